@@ -16,7 +16,7 @@ from support.zoo import close, slope
 
 T = np.array([0.03, 0.5, 2.0])
 START, COMMAND = jnp.array([0.3, -0.7, 1.2]), jnp.array([1.0, 0.4, -2.0])
-EXACT, EULER = Filter(T), Filter(T, exact=[False] * 3)
+EXACT, EULER = Filter(T), Filter(T, kinds=["explicit"] * 3)
 
 
 @jax.jit
@@ -66,12 +66,12 @@ def test_the_filtered_command_is_the_activation_before_or_after_the_step():
     assert jnp.all(after != START)
 
 
-@pytest.mark.parametrize("exact", [True, False])
-def test_commands_are_clipped_before_the_filter_and_activations_after_it(exact):
+@pytest.mark.parametrize("kind", ["exact", "explicit"])
+def test_commands_are_clipped_before_the_filter_and_activations_after_it(kind):
     """The ranges do not limit the activation at the start of the step."""
     commands = [[-0.5, 0.5], [-0.5, 0.5], [-0.5, -0.3]]
-    narrow = Filter(T, commands, [[-1, 1], [-1, 1], [-0.1, 0.1]], [exact] * 3, [False] * 3)
-    free = EXACT if exact else EULER
+    narrow = Filter(T, commands, [[-1, 1], [-1, 1], [-0.1, 0.1]], [kind] * 3, [False] * 3)
+    free = EXACT if kind == "exact" else EULER
     after, filtered = push(narrow, START, COMMAND, 0.02)
     unlimited = next_activation(free, 0.02, jnp.array([0.5, 0.4, -0.5]))
     close(after, unlimited.at[2].set(0.1), 1e-15)
@@ -88,8 +88,8 @@ def test_the_extreme_time_constants():
     after, filtered = push(passing, START, wide, 0.01)
     np.testing.assert_array_equal(filtered, wide.at[2].set(-5))
     np.testing.assert_array_equal(after, filtered)
-    for exact in (True, False):
-        constant = Filter([np.inf] * 3, exact=[exact] * 3)
+    for kind in ("exact", "explicit"):
+        constant = Filter([np.inf] * 3, kinds=[kind] * 3)
         np.testing.assert_array_equal(next_activation(constant, 0.01), START)
 
 
@@ -99,7 +99,7 @@ def test_the_extreme_time_constants():
 @pytest.mark.parametrize("filters", [EXACT, EULER], ids=["exact", "Euler"])
 def test_the_derivatives_are_the_true_ones(filters, rng):
     """In the time constants, the activation, the command, the bounds and the time step."""
-    limited = Filter(T, [[-1, 0.9]] * 3, [[-1, 1], [-1, 1], [-0.2, 0.5]], filters.exact)
+    limited = Filter(T, [[-1, 0.9]] * 3, [[-1, 1], [-1, 1], [-0.2, 0.5]], filters.kinds)
     operands = jax.tree.map(jnp.asarray, (limited, START, COMMAND, 0.02))
 
     @jax.jit
@@ -143,8 +143,8 @@ def test_time_constants_are_batched():
     @jax.jit
     @functools.partial(jax.vmap, in_axes=(0, None))
     def after(constants, exact):
-        flags = [True] * 3, [False] * 3
-        pushed = [Filter(constants, exact=flag).push(START, COMMAND, 0.01)[0] for flag in flags]
+        kinds = ["exact"] * 3, ["explicit"] * 3
+        pushed = [Filter(constants, kinds=kind).push(START, COMMAND, 0.01)[0] for kind in kinds]
         return jnp.where(exact, *pushed)
 
     expected = START + (1 - np.exp(-0.01 / constants[0])) * (COMMAND - START)
@@ -279,12 +279,12 @@ def test_a_servo_with_filtered_controls_gives_the_force_of_the_actuators():
 
 WRONG = {
     "time_constant is .* expected 0 or more for exact": lambda: Filter([-0.1]),
-    "time_constant is .* more than 0 for other filters": lambda: Filter([0.0], exact=[False]),
+    "time_constant is .* more than 0 for other filters": lambda: Filter([0.0], kinds=["explicit"]),
     "time_constant is .*nan": lambda: Filter([np.nan]),
     r"time_constant has shape \(\) .* expected \(n,\)": lambda: Filter(0.1),
     "command_range has a lower bound above": lambda: Filter([0.1], [[1, -1]]),
     r"activation_range has shape \(2,\)": lambda: Filter([0.1], None, [-1, 1]),
-    r"exact is \[True\], expected 2 values": lambda: Filter([0.1, 0.2], exact=[True]),
+    r"early is \[True\], expected 2 values": lambda: Filter([0.1, 0.2], early=[True]),
     r"command has shape \(2,\) .* expected \(3,\)": lambda: EXACT.init(jnp.ones(2)),
     "command has shape .* int64, expected .* floats": lambda: EXACT.init(jnp.arange(3)),
     r"activation has shape \(1, 3\)": lambda: EXACT.push(START[None], COMMAND, 0.1),

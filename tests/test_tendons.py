@@ -559,7 +559,7 @@ def test_a_servo_pulls_tendons_with_the_force_after_the_step(actuators, control)
             lambda: contact.servo_of_actuators(
                 AffineActuators([ROPE], bias=[[0, 0, 1.0]]), BOB.model, jnp.zeros(2), jnp.zeros(1)
             ),
-            "the damping of the tendons is",
+            "the damping of the tendons and transmissions is",
         ),
         (lambda: Tendons([ROPE], stiffness=[-1.0]), "stiffness is .*, expected 0 or more"),
         (lambda: Tendons([ROPE], armature=[jnp.nan]), "armature is .*, expected no NaN"),

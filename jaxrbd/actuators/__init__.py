@@ -8,7 +8,22 @@ from .affine import AffineActuators
 from .dc_motor import DCMotor
 from .delay import Delay
 from .filter import Filter
+from .muscle import Muscles, activation_time
 from .pd import PD
 from .springs import JointSprings
+from .transmissions import BallTorque, FrameDisplacement, FrameForce, SliderCrank
 
-__all__ = ["PD", "AffineActuators", "DCMotor", "Delay", "Filter", "JointSprings"]
+__all__ = [
+    "PD",
+    "AffineActuators",
+    "BallTorque",
+    "DCMotor",
+    "Delay",
+    "Filter",
+    "FrameDisplacement",
+    "FrameForce",
+    "JointSprings",
+    "Muscles",
+    "SliderCrank",
+    "activation_time",
+]

@@ -1,6 +1,7 @@
-"""Actuators whose force is affine in the control, and in a length and its rate.
+"""Actuators whose force is affine in the control.
 
-The length is the position of a joint, or the length of a tendon.
+The force also depends on a length and its rate. The length is the position of a joint, the length
+of a tendon, or that of another transmission.
 """
 
 from __future__ import annotations
@@ -20,38 +21,47 @@ from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joint_space import independent_joint_force, joint_coordinates, joint_rates
 from ..model.joints_by_name import parameters, ranges, scalar_joints
-from ..tendons.lengths import lengths_and_arms
-from ..tendons.paths import FixedTendon, SpatialTendon, Tendon
+from ..tendons.paths import Tendon
+from .muscle import Muscles, muscle_forces
+from .transmissions import Transmission, transmission_lengths_and_arms
 
 
 class AffineActuators(eqx.Module):
-    """n actuators on joints with one degree of freedom or tendons: the affine actuators of MuJoCo.
+    """n actuators on joints with one degree of freedom, tendons, or other transmissions.
 
-    The actuator i has the length `l = gear_i x` and the velocity `dl = gear_i dx`, for the
-    coordinate x of its joint or the length x of its tendon, and the rate dx. Its force is
+    These are actuators of MuJoCo. The actuator i has the length `l = gear_i x` and the velocity
+    `dl = gear_i dx`, for the coordinate x of its joint or the length x of its tendon or its other
+    transmission, and the rate dx. Its force is
 
         u = clip(control_i, control_range_i)
-        f = clip(gain_i . [1, l, dl] u + bias_i . [1, l, dl], force_range_i)
+        gain = gain_i . [1, l, dl] + (gain of the muscle i)
+        bias = bias_i . [1, l, dl] + (bias of the muscle i)
+        f = clip(gain u + bias, force_range_i)
 
     The force on the joint is the sum of `gear_i f` over the actuators of the joint, clipped to the
     `joint_force_range` of the joint. The force on a tendon is the sum of `gear_i f` too, and is
     positive if it makes the tendon longer. If the sum of the f of its actuators is outside its
-    `tendon_force_range`, all f are multiplied by one factor, so
-    that their sum is the limit. A motor has the default gain and
-    bias. A position servo with the stiffness kp and the damping kd has `gain = [kp, 0, 0]` and
-    `bias = [0, -kp, -kd]`.
+    `tendon_force_range`, all f are multiplied by one factor, so that their sum is the limit. The
+    force on another transmission has no such limit.
 
-    - `joints`: for each actuator the name of its joint, or its tendon: a `FixedTendon` or a
-      `SpatialTendon`. A joint or a tendon may have several actuators; a tendon is then the same
-      object each time. The attribute has None for each tendon, and the attribute `tendons` has the
-      k different tendons;
-    - `gain`, `bias`: (n, 3), coefficients of 1, l and dl; by default [1, 0, 0] and [0, 0, 0];
+    A motor has the default gain and bias. A position servo with the stiffness kp and the damping kd
+    has `gain = [kp, 0, 0]` and `bias = [0, -kp, -kd]`. A muscle has `gain = bias = [0, 0, 0]`.
+
+    - `joints`: for each actuator the name of its joint, or a tendon (`FixedTendon`,
+      `SpatialTendon`), or another transmission (`FrameForce`, `FrameDisplacement`, `SliderCrank`,
+      `BallTorque`). A joint or a tendon may have several actuators; a tendon is then the same
+      object each time. The attribute `joints` has None where there is no joint. The attributes
+      `tendons` and `transmissions` have the k different tendons and the other transmissions;
+    - `gain`, `bias`: (n, 3), coefficients of 1, l and dl; by default [1, 0, 0] and [0, 0, 0], with
+      `muscles` all zero;
     - `gear`: (n,), by default 1;
     - `control_range`, `force_range`: (n, 2), lower and upper bounds, by default infinite;
     - `joint_force_range`: (m, 2) in N or N m, for the m different joints in the order in which
       `joints` first names them (`driven_joints`), by default infinite;
     - `names`: the names of the actuators, by default the names of the joints and tendons;
-    - `tendon_force_range`: (k, 2) in N, for the tendons, by default infinite.
+    - `tendon_force_range`: (k, 2) in N, for the tendons, by default infinite;
+    - `muscles`: `Muscles` with n entries, or None. The peak force of actuators that are no muscles
+      is 0.
 
     The derivative of a clipped value is zero. Raises ArgumentError for a wrong shape, a value that
     is NaN, and a lower bound above the upper bound. Source: MuJoCo, chapter "Computation", section
@@ -61,9 +71,11 @@ class AffineActuators(eqx.Module):
 
     joints: tuple[str | None, ...] = eqx.field(static=True)
     names: tuple[str, ...] = eqx.field(static=True)
-    # For each actuator the index of its joint among `driven_joints`, or of its tendon, after them.
+    # For each actuator the index of its joint, its tendon or its other transmission, in the list of
+    # `driven_joints`, `tendons` and `transmissions`.
     outputs: tuple[int, ...] = eqx.field(static=True)
     tendons: tuple[Tendon, ...]
+    transmissions: tuple[Transmission, ...]
     gain: Float[arguments.Parameter, "n 3"]
     bias: Float[arguments.Parameter, "n 3"]
     gear: Float[arguments.Parameter, " n"]
@@ -71,10 +83,11 @@ class AffineActuators(eqx.Module):
     force_range: Float[arguments.Parameter, "n 2"]
     joint_force_range: Float[arguments.Parameter, "m 2"]
     tendon_force_range: Float[arguments.Parameter, "k 2"]
+    muscles: Muscles | None
 
     def __init__(
         self,
-        joints: Sequence[str | Tendon],
+        joints: Sequence[str | Tendon | Transmission],
         gain: ArrayLike | Sequence | None = None,
         bias: ArrayLike | Sequence | None = None,
         gear: ArrayLike | Sequence | None = None,
@@ -83,28 +96,34 @@ class AffineActuators(eqx.Module):
         joint_force_range: ArrayLike | Sequence | None = None,
         names: Sequence[str] | None = None,
         tendon_force_range: ArrayLike | Sequence | None = None,
+        muscles: Muscles | None = None,
     ):
         if isinstance(joints, str):
             raise ArgumentError(f"joints is {joints!r}, expected a sequence of names")
-        ends = tuple(joints)
-        for place, end in enumerate(ends):
-            if not isinstance(end, str | FixedTendon | SpatialTendon):
+        driven = tuple(joints)
+        for place, x in enumerate(driven):
+            if not isinstance(x, str | Tendon | Transmission):
                 raise ArgumentError(
-                    f"entry {place} of joints is {end!r}, expected the name of a joint, a "
-                    "FixedTendon or a SpatialTendon"
+                    f"entry {place} of joints is {x!r}, expected the name of a joint, a tendon or "
+                    "another transmission"
                 )
-        self.joints = tuple(end if isinstance(end, str) else None for end in ends)
-        different = {id(end): end for end in ends if not isinstance(end, str)}
-        self.tendons = tuple(different.values())
-        driven = [*self.driven_joints, *different]
-        self.outputs = tuple(driven.index(x if isinstance(x, str) else id(x)) for x in ends)
-        n, m, k = len(ends), len(self.driven_joints), len(different)
+        self.joints = tuple(x if isinstance(x, str) else None for x in driven)
+        different = {id(x): x for x in driven if not isinstance(x, str)}
+        self.tendons = tuple(x for x in different.values() if isinstance(x, Tendon))
+        self.transmissions = tuple(x for x in different.values() if not isinstance(x, Tendon))
+        order = [*self.driven_joints, *map(id, self.tendons), *map(id, self.transmissions)]
+        self.outputs = tuple(order.index(x if isinstance(x, str) else id(x)) for x in driven)
+        n, m, k = len(driven), len(self.driven_joints), len(self.tendons)
         if names is None:
-            names = [end if isinstance(end, str) else end.name for end in ends]
+            names = [x if isinstance(x, str) else x.name for x in driven]
         self.names = tuple(names)
         if len(self.names) != n:
             raise ArgumentError(f"names has {len(self.names)} entries, expected {n}")
-        self.gain = parameters(gain, "gain", np.tile([1.0, 0.0, 0.0], (n, 1)))
+        if muscles is not None and len(muscles.peak_force) != n:
+            raise ArgumentError(f"muscles has {len(muscles.peak_force)} entries, expected {n}")
+        self.muscles = muscles
+        motor = [1.0 if muscles is None else 0.0, 0.0, 0.0]
+        self.gain = parameters(gain, "gain", np.tile(motor, (n, 1)))
         self.bias = parameters(bias, "bias", np.zeros((n, 3)))
         self.gear = parameters(gear, "gear", np.ones(n))
         self.control_range = ranges(control_range, "control_range", n)
@@ -119,15 +138,20 @@ class AffineActuators(eqx.Module):
         return self.gain, self.bias, self.gear, *ranges
 
     @property
+    def coupled(self) -> tuple[Tendon | Transmission, ...]:
+        """`tendons` and `transmissions`: what may act on several joints."""
+        return (*self.tendons, *self.transmissions)
+
+    @property
     def driven_joints(self) -> tuple[str, ...]:
         """The names of the driven joints, each once."""
         return tuple(dict.fromkeys(name for name in self.joints if name is not None))
 
-    def joints_without_tendons(self) -> tuple[str, ...]:
-        """The joint of each actuator. Raises ArgumentError, which names an actuator of a tendon."""
+    def require_joints(self) -> tuple[str, ...]:
+        """The joint of each actuator. Raises ArgumentError, which names an actuator without one."""
         for name, joint in zip(self.names, self.joints):
             if joint is None:
-                raise ArgumentError(f"actuator {name!r} drives a tendon, expected a joint")
+                raise ArgumentError(f"actuator {name!r} drives no joint, expected a joint")
         return tuple(joint for joint in self.joints if joint is not None)
 
     def __call__(
@@ -149,35 +173,62 @@ def _affine_force(
     """The generalized force (nv,) of `AffineActuators`; see `AffineActuators.__call__`."""
     n = len(actuators.joints)
     control = arguments.array(model, control, "control", (n,), "number of actuators")
-    gain, bias, gear, control_range, force_range, joint_range = (
-        jnp.asarray(x, model.dtype) for x in actuators.values
+    gear, control_range, force_range, joint_range = (
+        jnp.asarray(x, model.dtype) for x in actuators.values[2:]
     )
     index = scalar_joints(model, actuators.driven_joints)
     lengths, rates = joint_coordinates(model, q)[index.q], joint_rates(model, q, v)[index.v]
-    kinematics = forward_kinematics.unchecked(model, q)
-    cables, J = lengths_and_arms(model, actuators.tendons, kinematics)
-    lengths, rates = (jnp.concatenate(x) for x in ((lengths, cables), (rates, matmul(J, v))))
+    J = jnp.zeros((0, model.nv), model.dtype)
+    if actuators.coupled:
+        kinematics = forward_kinematics.unchecked(model, q)
+        others, J = transmission_lengths_and_arms(model, actuators.coupled, kinematics)
+        lengths, rates = (jnp.concatenate(x) for x in ((lengths, others), (rates, matmul(J, v))))
     order = np.array(actuators.outputs, int)
-    length, speed = gear * lengths[order], gear * rates[order]
+    length, rate = gear * lengths[order], gear * rates[order]
     control = jnp.clip(control, control_range[:, 0], control_range[:, 1])
-    gain, bias = (x[:, 0] + x[:, 1] * length + x[:, 2] * speed for x in (gain, bias))
+    gain, bias = gain_and_bias(actuators, length, rate)
     force = jnp.clip(gain * control + bias, force_range[:, 0], force_range[:, 1])
 
     def sums(x: Array) -> Array:
-        """The sums over the actuators of each joint and each tendon."""
+        """The sums over the actuators of each joint, tendon and other transmission."""
         if len(lengths) < n:
             return jnp.zeros(len(lengths), model.dtype).at[order].add(x)
         return x[np.argsort(order)]
 
-    found, count = sums(gear * force), len(index.v)
-    on_joints = jnp.clip(found[:count], joint_range[:, 0], joint_range[:, 1])
+    total, count = sums(gear * force), len(index.v)
+    on_joints = jnp.clip(total[:count], joint_range[:, 0], joint_range[:, 1])
     forces = jnp.zeros(sum(model.joint_nvs), model.dtype).at[index.v].set(on_joints)
     tau = independent_joint_force(model, q, forces)
-    if not actuators.tendons:
+    if not actuators.coupled:
         return tau
-    # As in MuJoCo, the limits are for the forces without the gears.
-    total, limits = sums(force)[count:], jnp.asarray(actuators.tendon_force_range, model.dtype)
-    bounded = jnp.clip(total, limits[:, 0], limits[:, 1])
-    outside = (bounded != total) & (total != 0)
-    part = jnp.where(outside, bounded / jnp.where(outside, total, 1), 1)
-    return tau + matmul(part * found[count:], J)
+    on_coupled = total[count:]
+    if actuators.tendons:
+        k = len(actuators.tendons)
+        share = _share_of_tendons(actuators, sums(force)[count : count + k])
+        on_coupled = jnp.concatenate([share * on_coupled[:k], on_coupled[k:]])
+    return tau + matmul(on_coupled, J)
+
+
+def _share_of_tendons(actuators: AffineActuators, forces: Array) -> Float[Array, " k"]:
+    """The factors (k,) by which `tendon_force_range` reduces the forces on the tendons.
+
+    `forces` (k,): without gears, because the limits of MuJoCo are for these forces.
+    """
+    limits = jnp.asarray(actuators.tendon_force_range, forces.dtype)
+    bounded = jnp.clip(forces, limits[:, 0], limits[:, 1])
+    outside = (bounded != forces) & (forces != 0)
+    return jnp.where(outside, bounded / jnp.where(outside, forces, 1), 1)
+
+
+def gain_and_bias(
+    actuators: AffineActuators, length: Float[Array, " n"], rate: Float[Array, " n"]
+) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+    """The gain and the bias of each actuator; `length`, `rate`: l and dl of `AffineActuators`."""
+    gain, bias = (
+        x[:, 0] + x[:, 1] * length + x[:, 2] * rate
+        for x in (jnp.asarray(x, length.dtype) for x in (actuators.gain, actuators.bias))
+    )
+    if actuators.muscles is None:
+        return gain, bias
+    muscles = muscle_forces(actuators.muscles, length, rate)
+    return gain + muscles.gain, bias + muscles.bias

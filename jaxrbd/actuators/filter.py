@@ -1,4 +1,4 @@
-"""First-order low-pass filters of commands: the activation dynamics of MuJoCo's actuators."""
+"""Filters of commands: the activation dynamics of MuJoCo's actuators."""
 
 from __future__ import annotations
 
@@ -11,30 +11,41 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, listed
 from ..model import arguments
 from ..model.joints_by_name import ranges
+from .muscle import activation_time
+
+EXACT, EXPLICIT, INTEGRATOR, MUSCLE = KINDS = ("exact", "explicit", "integrator", "muscle")
 
 
 class Filter(eqx.Module):
-    """First-order low-pass filters of n commands, as in actuators that respond with a lag.
+    """Filters of n commands, as in actuators that respond with a lag.
 
-    The state of a filter is its activation. Let T be the time constant and dt the time step. Then
+    The state of a filter is its activation a. Let T be the time constant, dt the time step, and
 
         u = clip(command, command_range)
-        next_activation = clip(activation + g (u - activation), activation_range)
+        next_activation = clip(activation + change, activation_range).
 
-    with `g = 1 - exp(-dt / T)` if the filter is exact, and `g = dt / T` else. The exact filter is
-    the solution of `d activation / dt = (u - activation) / T` for a constant u. The other formula
-    is the explicit Euler method, which is stable for `dt < 2 T`. The filtered command is
-    `activation`, or `next_activation` if the filter is early.
+    The kind of a filter selects the change:
 
-    - `time_constant`: (n,) in s: 0 or more for an exact filter, else more than 0. A filter that is
-      exact and early with the time constant 0 only clips. An infinite time constant keeps the
-      activation constant;
+    - "exact": `(1 - exp(-dt / T)) (u - a)`, the solution of `da/dt = (u - a) / T` for a constant u;
+    - "explicit": `dt / T (u - a)`, the explicit Euler method, which is stable for `dt < 2 T`;
+    - "integrator": `dt / T u`. In MuJoCo, T is 1 s;
+    - "muscle": `dt / time (u - a)`, with u also clipped to [0, 1]. The function `activation_time`
+      returns the time, from T for an activation that rises and `release_time` for one that falls.
+
+    The filtered command is `activation`, or `next_activation` if the filter is early.
+
+    - `time_constant`: (n,) in s: 0 or more for an exact filter, else more than 0, and finite for a
+      muscle. A filter that is exact and early with the time constant 0 only clips. An infinite time
+      constant keeps the activation constant;
     - `command_range`, `activation_range`: (n, 2), lower and upper bounds, by default infinite;
-    - `exact` (default all True) and `early` (default all False): one bool per command. Both are
-      static.
+    - `kinds` (default all "exact") and `early` (default all False): one value per command. Both are
+      static;
+    - `release_time`: (n,) in s, more than 0, and `smoothing`: (n,), 0 or more, the width of the
+      differences between command and activation where the time of a muscle changes smoothly. By
+      default `time_constant` and 0. Only muscles use them.
 
     `push` makes one time step. The filtered command is the control of the actuators:
 
@@ -45,13 +56,16 @@ class Filter(eqx.Module):
 
     The derivative of a clipped value is zero. Raises ArgumentError for a wrong shape and for values
     out of their range. A traced time constant out of its range gives NaN. Source: MuJoCo, chapter
-    "Computation", section "Actuation model": the dynamics "filter" and "filterexact".
+    "Computation", section "Actuation model": the dynamics "filterexact", "filter", "integrator" and
+    "muscle".
     """
 
     time_constant: Float[arguments.Parameter, " n"]
     command_range: Float[arguments.Parameter, "n 2"]
     activation_range: Float[arguments.Parameter, "n 2"]
-    exact: tuple[bool, ...] = eqx.field(static=True)
+    release_time: Float[arguments.Parameter, " n"]
+    smoothing: Float[arguments.Parameter, " n"]
+    kinds: tuple[str, ...] = eqx.field(static=True)
     early: tuple[bool, ...] = eqx.field(static=True)
 
     def __init__(
@@ -59,29 +73,72 @@ class Filter(eqx.Module):
         time_constant: ArrayLike | Sequence[int | float],
         command_range: ArrayLike | Sequence | None = None,
         activation_range: ArrayLike | Sequence | None = None,
-        exact: Sequence[bool] | None = None,
+        kinds: Sequence[str] | None = None,
         early: Sequence[bool] | None = None,
+        release_time: ArrayLike | Sequence[int | float] | None = None,
+        smoothing: ArrayLike | Sequence[int | float] | None = None,
     ):
         self.time_constant = arguments.parameter(time_constant, "time_constant", (None,))
         n = len(self.time_constant)
-        self.exact = _flags(exact, "exact", n, True)
-        self.early = _flags(early, "early", n, False)
+        self.kinds = _checked_kinds(kinds, n)
+        self.early = _flags(early, n)
         arguments.require(
             self.time_constant,
-            lambda x: (x > 0) | ((x == 0) & np.array(self.exact, bool)),
+            lambda x: (x > 0) | ((x == 0) & self._are(EXACT)),
             "time_constant",
             "0 or more for exact filters, and more than 0 for other filters",
         )
         self.command_range = ranges(command_range, "command_range", n)
         self.activation_range = ranges(activation_range, "activation_range", n)
+        self.release_time, self.smoothing = self.time_constant, np.zeros(n)
+        for name, given in (("release_time", release_time), ("smoothing", smoothing)):
+            if given is not None and MUSCLE not in self.kinds:
+                raise ArgumentError(
+                    f"{name} is {given}, expected None, because no filter is a muscle"
+                )
+        if release_time is not None:
+            self.release_time = arguments.parameter(release_time, "release_time", (n,))
+        if smoothing is not None:
+            self.smoothing = arguments.parameter(smoothing, "smoothing", (n,))
+        no_muscle = ~self._are(MUSCLE)
+        for name, test, expected in (
+            ("time_constant", np.isfinite, "finite for muscles"),
+            (
+                "release_time",
+                lambda x: (x > 0) & np.isfinite(x),
+                "finite, more than 0, for muscles",
+            ),
+            ("smoothing", lambda x: (x >= 0) & np.isfinite(x), "finite, 0 or more, for muscles"),
+        ):
+            arguments.require(
+                getattr(self, name), lambda x, test=test: no_muscle | test(x), name, expected
+            )
+
+    @property
+    def instant(self) -> np.ndarray:
+        """Whether each filter only clips its command, (n,)."""
+        return self._are(EXACT) & np.array(self.early, bool) & (self.time_constant == 0)
+
+    def _are(self, kind: str) -> np.ndarray:
+        """Whether each filter is of a kind, (n,)."""
+        return np.array([kind == x for x in self.kinds], bool)
 
     def init(self, command: ArrayLike) -> Float[Array, " n"]:
         """The activation (n,) of a command (n,) that has been constant for a long time.
 
-        Raises ArgumentError if the command does not have the shape (n,) or a floating-point dtype.
+        The activation of an integrator is 0, or the bound of its range that is nearest to 0. Raises
+        ArgumentError if the command does not have the shape (n,) or a floating-point dtype.
         """
         command = self._floats(command, "command")
-        return _clip(_clip(command, self.command_range), self.activation_range)
+        u = jnp.where(self._are(INTEGRATOR), 0, self._inputs(command))
+        return _clip(u, self.activation_range)
+
+    def _inputs(self, command: Array) -> Array:
+        """The values u (n,) of the class: clipped commands."""
+        u = _clip(command, self.command_range)
+        if MUSCLE in self.kinds:
+            u = jnp.where(self._are(MUSCLE), jnp.clip(u, 0, 1), u)
+        return u
 
     def push(
         self, activation: ArrayLike, command: ArrayLike, dt: ArrayLike
@@ -105,7 +162,7 @@ class Filter(eqx.Module):
         return _push(self, activation, command, dt)
 
     def _floats(self, x: ArrayLike, name: str) -> Array:
-        x, n = jnp.asarray(x), len(self.exact)
+        x, n = jnp.asarray(x), len(self.kinds)
         if x.shape != (n,) or not jnp.issubdtype(x.dtype, jnp.floating):
             raise ArgumentError(
                 f"{name} has shape {x.shape} and dtype {x.dtype}, expected {(n,)} of floats"
@@ -120,17 +177,23 @@ def _push(
     """The next activation and the filtered command; see `Filter.push`."""
     dt = arguments.POSITIVE.or_nan(jnp.asarray(dt, activation.dtype))
     T = jnp.asarray(filters.time_constant, activation.dtype)
-    exact, early = np.array(filters.exact, bool), np.array(filters.early, bool)
+    exact, integrates, muscle = map(filters._are, (EXACT, INTEGRATOR, MUSCLE))
+    u = filters._inputs(command)
+    if muscle.any():
+        release, smoothing = (
+            jnp.asarray(x, activation.dtype) for x in (filters.release_time, filters.smoothing)
+        )
+        T = jnp.where(muscle, activation_time(activation, u, T, release, smoothing), T)
     # For T = 0, dt / T is not computed but is the constant infinity, so the derivative with respect
     # to T is 0 and not NaN.
     ratio_at_zero = jnp.where((T == 0) & exact, jnp.inf, jnp.nan)
     ratio = jnp.where(T > 0, dt / jnp.where(T > 0, T, 1), ratio_at_zero)
     g = jnp.where(exact, -jnp.expm1(-ratio), ratio)
-    u = _clip(command, filters.command_range)
     # This form gives exactly u for g = 1; `activation + g (u - activation)` would have a rounding
     # error.
-    next_activation = _clip((1 - g) * activation + g * u, filters.activation_range)
-    return next_activation, jnp.where(early, next_activation, activation)
+    kept = jnp.where(integrates, 1, 1 - g)
+    next_activation = _clip(kept * activation + g * u, filters.activation_range)
+    return next_activation, jnp.where(np.array(filters.early, bool), next_activation, activation)
 
 
 def _clip(x: Array, bounds: arguments.Parameter) -> Array:
@@ -138,8 +201,15 @@ def _clip(x: Array, bounds: arguments.Parameter) -> Array:
     return jnp.clip(x, low, high)
 
 
-def _flags(x: Sequence[bool] | None, name: str, n: int, default: bool) -> tuple[bool, ...]:
-    flags = (default,) * n if x is None else tuple(map(bool, x))
+def _checked_kinds(kinds: Sequence[str] | None, n: int) -> tuple[str, ...]:
+    found = (EXACT,) * n if kinds is None else kinds
+    if isinstance(found, str) or len(found) != n or not set(found) <= set(KINDS):
+        raise ArgumentError(f"kinds is {kinds!r}, expected {n} of {listed(KINDS)}")
+    return tuple(found)
+
+
+def _flags(early: Sequence[bool] | None, n: int) -> tuple[bool, ...]:
+    flags = (False,) * n if early is None else tuple(map(bool, early))
     if len(flags) != n:
-        raise ArgumentError(f"{name} is {x!r}, expected {n} values True or False")
+        raise ArgumentError(f"early is {early!r}, expected {n} values True or False")
     return flags

@@ -6,6 +6,7 @@ joint force.
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -13,34 +14,45 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .._math.linear import matmul
-from ..actuators import PD, AffineActuators
+from ..actuators import PD, AffineActuators, Muscles
 from ..actuators.joint_values import joints_of_dofs, values_of_dofs
+from ..actuators.muscle import muscle_forces
+from ..actuators.transmissions import transmission_lengths_and_arms
 from ..algorithms.kinematics import forward_kinematics
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joints_by_name import scalar_joints
-from ..tendons.lengths import lengths_and_arms
 from .joint_terms import Servo, TendonServo
 
 
 def servo_of_actuators(
-    actuators: AffineActuators, model: Model, q: ArrayLike, control: ArrayLike
+    actuators: AffineActuators,
+    model: Model,
+    q: ArrayLike,
+    control: ArrayLike,
+    v: ArrayLike | None = None,
 ) -> tuple[Servo, Float[Array, " nv"]]:
     """A servo and joint forces tau (nv,) in N or N m, which together act as affine actuators.
 
-    - `q` (nq,): the configuration before the step; `control` (n,): one value per actuator.
+    - `q` (nq,): the configuration before the step; `control` (n,): one value per actuator;
+    - `v` (nv,): the velocity before the step, if some actuators are muscles.
 
-    An actuator applies the force `c - k x - d u` to its joint or its tendon, where c, k and d are
-    affine functions of the clipped control, x is the coordinate or the length, and u its rate. If
-    the stiffness k or the damping d is not zero, the servo applies this force, with the x and u
-    after the step. Otherwise tau has the force c. So `contact_step(..., tau, dt, servo=servo)` is
-    stable for any gains. With the forces `actuators(model, q, v, control)` in tau, it is stable
-    only for small gains.
+    An actuator applies the force `c - k x - d u` to its joint, its tendon or its transmission,
+    where c, k and d are affine functions of the clipped control, x is the coordinate or the length,
+    and u its rate. If the stiffness k or the damping d is not zero, the servo applies this force,
+    with the x and u after the step. Otherwise tau has the force c. So
+    `contact_step(..., tau, dt, servo=servo)` is stable for any gains. With the forces
+    `actuators(model, q, v, control)` in tau, it is stable only for small gains.
+
+    tau has the force of a muscle at the state before the step, and the servo changes it during the
+    step, with the k and d of the tangent of the force. Where a muscle pulls less if it becomes
+    longer, its k is zero.
 
     Raises ArgumentError, which names the joint or the actuator, for a joint that follows others or
     has several degrees of freedom, for limits of the force on a joint that differ in the two
-    directions, and for several actuators on one joint or tendon if the force of one of them has a
-    limit. Raises ArgumentError for a negative k or d. If k or d is traced and negative, the servo
+    directions, for several actuators on one joint or tendon if the force of one of them has a
+    limit, for a muscle with a limit of the force, and for muscles without `v`. Raises ArgumentError
+    for a negative k or d. If k or d is traced and negative, the servo
     has NaN. Traced limits are not checked: the lower limits of joints, and all limits of several
     actuators on one tendon, are then not used. Source: MuJoCo, chapter "Computation", sections
     "Actuation model" and "Numerical integration" (in implicitfast, only the damping uses the
@@ -58,20 +70,35 @@ def servo_of_actuators(
         jnp.asarray(x, model.dtype) for x in actuators.values
     )
     control = jnp.clip(control, control_range[:, 0], control_range[:, 1])
+    place = np.array(actuators.outputs, int)
+    outputs = n + len(actuators.coupled)
+    lengths, J = (jnp.zeros((0, *sizes), model.dtype) for sizes in ((), (model.nv,)))
+    if actuators.coupled:
+        kinematics = forward_kinematics.unchecked(model, q)
+        lengths, J = transmission_lengths_and_arms(model, actuators.coupled, kinematics)
+    coordinates = np.array([model.joint(name).q.start for name in joints], int)
     # The force on the joint or the tendon is terms . [1, gear x, gear u].
     terms = gear[None] * (gain * control[:, None] + bias).T
-    place = np.array(actuators.outputs, int)
     terms = terms * jnp.stack([jnp.ones_like(gear), -gear, -gear])
-    outputs = n + len(actuators.tendons)
     c, k, d = jnp.zeros((3, outputs), model.dtype).at[:, place].add(terms)
+    explicit = damped = jnp.zeros(outputs, model.dtype)
+    if actuators.muscles is not None:
+        if v is None:
+            raise ArgumentError("v is None, expected the velocity, because actuators are muscles")
+        v, dofs = arguments.velocity(model, v), [model.joint(name).v.start for name in joints]
+        x = jnp.concatenate([q[coordinates], lengths])
+        u = jnp.concatenate([v[np.array(dofs, int)], matmul(J, v)])
+        forces = _muscle_tangents(actuators.muscles, gear * x[place], gear * u[place], control)
+        forces = forces * jnp.stack([gear, -gear * gear, -gear * gear])
+        explicit, k_m, d_m = jnp.zeros((3, outputs), model.dtype).at[:, place].add(forces)
+        c, k, d, damped = c + k_m * x, k + k_m, d + d_m, d_m * u
     most = _times(jnp.abs(gear), force_range[:, 1])
     limit = joint_range[:, 1].at[place[place < n]].min(most[place < n])
 
     spring, damper = k != 0, (k == 0) & (d != 0)
     constant = jnp.where(spring | damper, 0, c)
-    target, rate = (
-        jnp.where(acts, c / jnp.where(acts, x, 1), 0) for acts, x in ((spring, k), (damper, d))
-    )
+    target = jnp.where(spring, c / jnp.where(spring, k, 1), 0)
+    rate = jnp.where(d != 0, (damped + jnp.where(damper, c, 0)) / jnp.where(d != 0, d, 1), 0)
 
     def dof_values(x: Array, rest: float = 0.0) -> Array:
         return jnp.asarray(values_of_dofs(owner, x[:n], n, "actuators", rest))
@@ -81,29 +108,47 @@ def servo_of_actuators(
         _not_negative(dof_values(d), "damping"),
         dof_values(limit, np.inf),
     )
-    coordinates = np.array([model.joint(name).q.start for name in joints], int)
     position = q.at[coordinates].set(jnp.where(spring[:n], target[:n], q[coordinates]))
     servo = Servo(gains, position, dof_values(rate))
-    tau = dof_values(jnp.clip(constant[:n], -limit, limit))
-    if not actuators.tendons:
+    tau = dof_values(jnp.clip(constant[:n], -limit, limit) + explicit[:n])
+    if not actuators.coupled:
         return servo, tau
-    bounds = _tendon_bounds(actuators, gear, force_range, place)
-    stiffness = _not_negative(k[n:], "the stiffness of the tendons")
-    damping = _not_negative(d[n:], "the damping of the tendons")
+    bounds = _coupled_bounds(actuators, gear, force_range, place)
+    stiffness = _not_negative(k[n:], "the stiffness of the tendons and transmissions")
+    damping = _not_negative(d[n:], "the damping of the tendons and transmissions")
     driven = TendonServo(
-        actuators.tendons, stiffness, damping, bounds, length=target[n:], rate=rate[n:]
+        actuators.coupled, stiffness, damping, bounds, length=target[n:], rate=rate[n:]
     )
-    kinematics = forward_kinematics.unchecked(model, q)
-    J = lengths_and_arms(model, actuators.tendons, kinematics).moment_arms
-    force = jnp.clip(constant[n:], bounds[:, 0], bounds[:, 1])
+    force = jnp.clip(constant[n:], bounds[:, 0], bounds[:, 1]) + explicit[n:]
     return servo._replace(tendons=driven), tau + matmul(force, J)
 
 
-def _tendon_bounds(
+def _muscle_tangents(muscles: Muscles, length: Array, rate: Array, control: Array) -> Array:
+    """The forces of muscles, and their derivatives by the length and by the rate, (3, n).
+
+    The derivatives by the length are not positive: 0 is in the place of positive ones.
+    """
+
+    def force(length: Array, rate: Array) -> Array:
+        found = muscle_forces(muscles, length, rate)
+        return found.gain * control + found.bias
+
+    # A derivative by all lengths at once is that of each muscle by its own length.
+    one, zero = jnp.ones_like(length), jnp.zeros_like(length)
+    f, by_length = jax.jvp(force, (length, rate), (one, zero))
+    by_rate = jax.jvp(force, (length, rate), (zero, one))[1]
+    return jnp.stack([f, jnp.minimum(by_length, 0), by_rate])
+
+
+def _coupled_bounds(
     actuators: AffineActuators, gear: Array, force_range: Array, place: np.ndarray
 ) -> Array:
-    """The bounds (k, 2) of the forces on the tendons."""
-    tendon_range = jnp.asarray(actuators.tendon_force_range, gear.dtype)
+    """The bounds (k, 2) of the forces on the tendons and the other transmissions."""
+    unbounded = jnp.tile(
+        jnp.array([-jnp.inf, jnp.inf], gear.dtype), (len(actuators.transmissions), 1)
+    )
+    limits = jnp.asarray(actuators.tendon_force_range, gear.dtype)
+    tendon_range = jnp.concatenate([limits, unbounded])
     bounds = jnp.stack([jnp.full(len(tendon_range), x, gear.dtype) for x in (-np.inf, np.inf)], 1)
     first = len(actuators.driven_joints)
     for actuator in np.flatnonzero(place >= first):
@@ -140,15 +185,24 @@ def _require_one_limit(actuators: AffineActuators) -> None:
     force_range = arguments.known(actuators.force_range)
     joint_range = arguments.known(actuators.joint_force_range)
     tendon_range = arguments.known(actuators.tendon_force_range)
-    first = len(actuators.driven_joints)
+    muscles, first = actuators.muscles, len(actuators.driven_joints)
+    peak_force = None if muscles is None else arguments.known(muscles.peak_force)
     names = [f"joint {name!r}" for name in actuators.driven_joints]
     names += [f"tendon {tendon.name!r}" for tendon in actuators.tendons]
+    names += [f"transmission {x.name!r}" for x in actuators.transmissions]
     ranges = []
     for i, (actuator, output) in enumerate(zip(actuators.names, actuators.outputs)):
         limits = [] if force_range is None else [*force_range[i]]
-        if output >= first and tendon_range is not None:
+        if first <= output < first + len(actuators.tendons) and tendon_range is not None:
             limits += [*tendon_range[output - first]]
         count = actuators.outputs.count(output)
+        if peak_force is not None and peak_force[i] > 0:
+            if output < first and joint_range is not None:
+                limits += [*joint_range[output]]
+            if np.any(np.isfinite(limits)):
+                raise ArgumentError(
+                    f"actuator {actuator!r} is a muscle with a limit of the force, expected none"
+                )
         if count > 1 and np.any(np.isfinite(limits)):
             raise ArgumentError(
                 f"{names[output]} has {count} actuators with a limit of the force, expected "

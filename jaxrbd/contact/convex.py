@@ -39,6 +39,7 @@ from jaxtyping import Float
 from .._math.linear import inverse_factor, inverse_positive_definite, matmul
 from .._math.recompute import WORLD_POSES, recompute, stored
 from .._math.tangents import with_tangents
+from ..actuators.transmissions import transmission_lengths_and_arms
 from ..algorithms.crba import crba
 from ..algorithms.equation_of_motion import equation_of_motion
 from ..algorithms.kinematics import Kinematics, forward_kinematics
@@ -47,7 +48,6 @@ from ..constraints import Constraint, ConstraintRows, constraint_rows
 from ..model import Model, arguments
 from ..model.joint_space import independent_joint_force, joint_rates
 from ..tendons import Tendons
-from ..tendons.lengths import lengths_and_arms
 from ..tendons.tendons import ArmatureTerms, armature_terms
 from .branches import Partition, partition, whole
 from .contacts import contact_bodies, contact_wrenches, find_contacts, relative
@@ -342,7 +342,7 @@ def _laws(
     passive = tendons.tendons if tendons.acting else ()
     driven = None if servo is None else servo.tendons
     active = () if driven is None else driven.tendons
-    found_lengths, arms = lengths_and_arms(model, (*passive, *active), kinematics)
+    found_lengths, arms = transmission_lengths_and_arms(model, (*passive, *active), kinematics)
     row_conductance, tendon_conductance = _row_conductances(
         model, kinematics, regularisation, rows.K, arms
     )

@@ -29,6 +29,7 @@ from jaxtyping import Float
 
 from ..actuators import PD
 from ..actuators.joint_values import checked_values
+from ..actuators.transmissions import Transmission
 from ..configuration import difference
 from ..errors import ArgumentError
 from ..model import Model, arguments
@@ -38,6 +39,8 @@ from ..tendons.paths import Tendon
 
 class TendonServo(NamedTuple):
     """PD control of the lengths of n tendons in a time step, with the rates after the step.
+
+    In place of a tendon there may be another transmission of an actuator.
 
     The force on a tendon, positive if it makes the tendon longer, is
 
@@ -50,7 +53,7 @@ class TendonServo(NamedTuple):
     - `length`, `rate` (n,): the length in m and the rate in m/s that the servo tracks.
     """
 
-    tendons: tuple[Tendon, ...]
+    tendons: tuple[Tendon | Transmission, ...]
     stiffness: Float[Array, " n"]
     damping: Float[Array, " n"]
     force_range: Float[Array, "n 2"]

@@ -208,13 +208,14 @@ def _motors(robot: Imported) -> list[str]:
 
     Raises ArgumentError for other actuators, and for a joint that does not have exactly one.
     """
-    actuators, filters = robot.actuators, robot.filter
-    # An actuator without activation dynamics has a filter that only clips (`actuators.Filter`).
-    instant = np.array(filters.exact) & np.array(filters.early) & (filters.time_constant == 0)
+    actuators, instant = robot.actuators, robot.filter.instant
     if not np.all(instant):
         name = actuators.names[int(np.argmin(instant))]
         raise ArgumentError(f"actuator {name!r} has activation dynamics, expected none")
-    joints, driven = robot.model.joint_names[1:], actuators.joints_without_tendons()
+    if actuators.muscles is not None:
+        name = actuators.names[int(np.argmax(actuators.muscles.peak_force > 0))]
+        raise ArgumentError(f"actuator {name!r} is a muscle, expected a motor or a servo")
+    joints, driven = robot.model.joint_names[1:], actuators.require_joints()
     for name in joints:
         if (count := driven.count(name)) != 1:
             raise ArgumentError(f"joint {name!r} has {count} actuators, expected 1")
@@ -245,7 +246,7 @@ def _require_reachable_targets(
     faults = []
     for name, joint, r, (low, high) in zip(
         actuators.names,
-        actuators.joints_without_tendons(),
+        actuators.require_joints(),
         actuators.gear,
         np.asarray(actuators.control_range),
     ):
@@ -279,7 +280,7 @@ def _joint_control(
     effort = np.full(len(motors), np.inf)
     for name, joint, r, gain, (low, high) in zip(
         actuators.names,
-        actuators.joints_without_tendons(),
+        actuators.require_joints(),
         actuators.gear,
         np.asarray(actuators.gain),
         np.asarray(actuators.control_range),

@@ -178,18 +178,38 @@ def lengths_and_arms(
         parts += [(end, lines.tendon, w) for end, w in zip(lines.ends.T, ends, strict=True)]
         if shapes is not None:
             parts.append((shapes, lines.tendon, -(ends[0] + ends[1])))
-    bodies = places.bodies[np.concatenate([x for x, _, _ in parts])]
-    owners = np.concatenate([x for _, x, _ in parts])
-    wrenches = jnp.concatenate([x for _, _, x in parts])
-    # One wrench per tendon and body, then one row per tendon.
+    owners, index = (np.concatenate([part[i] for part in parts]) for i in (1, 0))
+    wrenches = jnp.concatenate([w for _, _, w in parts])
+    pairs = owners, places.bodies[index]
+    arms = arms + rows_of_wrenches(model, kinematics, *pairs, wrenches, len(tendons))
+    return LengthsAndArms(total, arms)
+
+
+def rows_of_wrenches(
+    model: Model,
+    kinematics: Kinematics,
+    owners: np.ndarray,
+    bodies: np.ndarray,
+    wrenches: Float[Array, "m 6"],
+    n: int,
+    fixed: np.ndarray | None = None,
+) -> Float[Array, "n nv"]:
+    """The generalized forces (n, nv) of m wrenches: row i is that of the wrenches that i owns.
+
+    - `owners` (m,): the row of each wrench; `bodies` (m,): its body, -1 for the world;
+    - `wrenches` (m, 6): force and moment about the first root, in axes of the world;
+    - `fixed` (n, nb): for each row the bodies whose joints have no share, by default none.
+    """
+    # One wrench per row and body, then one row of the result.
     pairs, index = np.unique(np.stack([owners, bodies]), axis=1, return_inverse=True)
     wrenches = matmul(_summation_matrix(index.ravel(), pairs.shape[1], model), wrenches)
     columns = dof_columns(model, first_root_centred(model, kinematics))
-    moves = model.topology.movers(pairs[1])[:, model.topology.dof_body]
-    per_body = jnp.where(moves, matmul(wrenches, columns.T), 0)
-    tree_rows = matmul(_summation_matrix(pairs[0], len(tendons), model), per_body)
-    arms = arms + independent_force(model, kinematics.q, tree_rows.T).T
-    return LengthsAndArms(total, arms)
+    moves = model.topology.movers(pairs[1])
+    if fixed is not None:
+        moves = moves & ~fixed[pairs[0]]
+    per_body = jnp.where(moves[:, model.topology.dof_body], matmul(wrenches, columns.T), 0)
+    tree_rows = matmul(_summation_matrix(pairs[0], n, model), per_body)
+    return independent_force(model, kinematics.q, tree_rows.T).T
 
 
 def _coefficients(model: Model, tendons: Sequence[Tendon]) -> tuple[Array, Array]:

@@ -6,13 +6,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...actuators import AffineActuators, Filter, JointSprings
+from ...actuators import (
+    AffineActuators,
+    BallTorque,
+    Filter,
+    FrameDisplacement,
+    FrameForce,
+    JointSprings,
+    Muscles,
+    SliderCrank,
+)
+from ...actuators.transmissions import Transmission
 from ...tendons import Tendons
+from ...tendons.paths import Tendon
 from .source import Source
 
 
 class ReadActuators(NamedTuple):
-    """The actuators on hinges, slides and tendons, with their activation dynamics.
+    """The actuators, with their activation dynamics.
 
     - `controls`: for each actuator the index of its control in MuJoCo's `ctrl`;
     - `activations`: for each actuator the index of its activation in MuJoCo's `act`, or -1.
@@ -24,35 +35,43 @@ class ReadActuators(NamedTuple):
     activations: list[int]
 
 
-def read_actuators(source: Source, tendons: Tendons) -> ReadActuators:
-    """The actuators on hinges, slides and tendons; the others are added to `omitted`.
+# The kinds of activation dynamics of MuJoCo, as kinds of filters.
+_DYNAMICS = {
+    "none": "exact",
+    "filterexact": "exact",
+    "filter": "explicit",
+    "integrator": "integrator",
+    "muscle": "muscle",
+}
 
-    MuJoCo clips the control of an actuator with dynamics before the filter, and the filtered
-    control only by the range of the activation.
+
+def read_actuators(source: Source, tendons: Tendons, sites: dict[str, str]) -> ReadActuators:
+    """The actuators; those without a counterpart are added to `omitted`.
+
+    `sites`: the frame of each site. MuJoCo clips the control of an actuator with dynamics before
+    the filter, and the filtered control only by the range of the activation.
     """
     m = source.m
-    kept, controls = [], []
     if source.disabled("ACTUATION"):
         return ReadActuators(AffineActuators(()), Filter(()), [], [])
-    addresses = source.field("actuator_ctrladr", np.arange(len(source.actuators)))
+    kept = []
     for actuator, name in enumerate(source.actuators):
         fault = _fault(source, actuator)
         if fault:
             source.omit(f"actuator {name!r}: {fault}")
         else:
             kept.append(actuator)
-            controls.append(int(addresses[actuator]))
-    joints = [source.driven_joint(actuator) for actuator in kept]
-    target_ids = [int(m.actuator_trnid[actuator, 0]) for actuator in kept]
-    ends = [
-        tendons.tendons[tendon] if joint is None else source.joints[joint]
-        for joint, tendon in zip(joints, target_ids)
+    addresses = source.field("actuator_ctrladr", np.arange(len(source.actuators)))
+    controls = [int(addresses[actuator]) for actuator in kept]
+    driven = [_driven(source, actuator, tendons, sites) for actuator in kept]
+    joints = [
+        *dict.fromkeys(source.driven_joint(i) for i, x in zip(kept, driven) if isinstance(x, str))
     ]
-    constant_gain = [source.kind("Gain", m.actuator_gaintype[i]) == "fixed" for i in kept]
-    no_bias = [source.kind("Bias", m.actuator_biastype[i]) == "none" for i in kept]
-    gain, bias = (x[kept][:, :3].copy() for x in (m.actuator_gainprm, m.actuator_biasprm))
-    gain[constant_gain, 1:] = 0
-    bias[no_bias] = 0
+    tendon_ids = [
+        *dict.fromkeys(m.actuator_trnid[i, 0] for i in kept if source.transmission(i) == "tendon")
+    ]
+    gain = _coefficients(source, "Gain", m.actuator_gaintype, m.actuator_gainprm)[kept]
+    bias = _coefficients(source, "Bias", m.actuator_biastype, m.actuator_biasprm)[kept]
     disabled = np.array([(m.opt.disableactuator >> m.actuator_group[i]) & 1 for i in kept], bool)
     gain[disabled] = 0
     bias[disabled] = 0
@@ -60,22 +79,23 @@ def read_actuators(source: Source, tendons: Tendons) -> ReadActuators:
     control_range = _bounds(m.actuator_ctrlrange[controls], clamped)
     tendon_limited = source.field("tendon_actfrclimited", np.zeros(m.ntendon))
     tendon_range = source.field("tendon_actfrcrange", np.zeros((m.ntendon, 2)))
-    driven = np.array([*dict.fromkeys(joint for joint in joints if joint is not None)], int)
-    tendon_ids = np.array(
-        [*dict.fromkeys(i for joint, i in zip(joints, target_ids) if joint is None)], int
-    )
     filtered = np.array([source.kind("Dyn", m.actuator_dyntype[i]) != "none" for i in kept], bool)
     unbounded = (-np.inf, np.inf)
     actuators = AffineActuators(
-        ends,
+        driven,
         gain,
         bias,
-        gear=[source.gear(actuator) for actuator in kept],
+        gear=[
+            # The vectors of other transmissions are products with the gears.
+            source.gear(i) if isinstance(x, str | Tendon | SliderCrank) else 1.0
+            for i, x in zip(kept, driven)
+        ],
         control_range=np.where(filtered[:, None], unbounded, control_range),
         force_range=_bounds(m.actuator_forcerange[kept], m.actuator_forcelimited[kept]),
-        joint_force_range=_bounds(m.jnt_actfrcrange[driven], m.jnt_actfrclimited[driven]),
+        joint_force_range=_bounds(m.jnt_actfrcrange[joints], m.jnt_actfrclimited[joints]),
         names=[source.actuators[actuator] for actuator in kept],
         tendon_force_range=_bounds(tendon_range[tendon_ids], tendon_limited[tendon_ids]),
+        muscles=_read_muscles(source, kept, disabled),
     )
     filters = _read_filter(
         source, kept, filtered, disabled, np.where(filtered[:, None], control_range, unbounded)
@@ -84,6 +104,69 @@ def read_actuators(source: Source, tendons: Tendons) -> ReadActuators:
         int(m.actuator_actadr[i]) if dynamic else -1 for i, dynamic in zip(kept, filtered)
     ]
     return ReadActuators(actuators, filters, controls, activations)
+
+
+def _driven(
+    source: Source, actuator: int, tendons: Tendons, sites: dict[str, str]
+) -> str | Tendon | Transmission:
+    """What an actuator drives, for `AffineActuators`."""
+    m, kind = source.m, source.transmission(actuator)
+    first, second = (int(x) for x in m.actuator_trnid[actuator])
+    if kind == "tendon":
+        return tendons.tendons[first]
+    gear = source.gears(actuator)
+    linear, angular = gear[:3], gear[3:]
+
+    def site(index: int) -> str:
+        return sites[source.sites[index]]
+
+    if kind == "site" and second >= 0:
+        return FrameDisplacement(site(first), site(second), linear, angular)
+    if kind == "site":
+        return FrameForce(site(first), linear, angular)
+    if kind == "slidercrank":
+        return SliderCrank(site(first), site(second), m.actuator_cranklength[actuator])
+    joint, in_parent = source.joints[first], kind == "jointinparent"
+    if source.is_scalar(first):
+        return joint
+    if source.is_free(first):
+        body = source.bodies[m.jnt_bodyid[first]]
+        return FrameForce(body, linear, angular, "world", "world" if in_parent else "frame")
+    return BallTorque(joint, linear, in_parent)
+
+
+def _coefficients(source: Source, what: str, kinds: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The gain or the bias (n, 3) of all actuators: coefficients of 1, the length and the rate."""
+    names = [source.kind(what, kind) for kind in kinds]
+    count = {"fixed": 1, "affine": 3}
+    return np.array(
+        [np.where(np.arange(3) < count.get(name, 0), x[:3], 0) for name, x in zip(names, values)]
+    ).reshape(-1, 3)
+
+
+def _read_muscles(source: Source, kept: list[int], disabled: np.ndarray) -> Muscles | None:
+    """The muscles among the actuators `kept`, or None; `disabled` (n,) as in `_read_filter`."""
+    m = source.m
+    gains, biases = (
+        np.array([source.kind(what, kinds[i]) == "muscle" for i in kept], bool)
+        for what, kinds in (("Gain", m.actuator_gaintype), ("Bias", m.actuator_biastype))
+    )
+    if not gains.any():
+        return None
+    values = m.actuator_gainprm[kept]
+    force, scale = values[:, 2], values[:, 3]
+    peak = np.where(force < 0, scale / np.maximum(m.actuator_acc0[kept], 1e-15), force)
+    rest = Muscles(np.zeros(len(kept)), np.tile([0.0, 1.0], (len(kept), 1)))
+    rows = gains[:, None]
+    return Muscles(
+        np.where(gains & ~disabled, peak, 0),
+        np.where(rows, m.actuator_lengthrange[kept], rest.length_range),
+        np.where(rows, values[:, :2], rest.scaled_range),
+        np.where(rows, values[:, 4:6], rest.active_range),
+        np.where(gains, values[:, 6], rest.largest_speed),
+        np.where(gains & biases, values[:, 7], 0),
+        np.where(gains, values[:, 8], rest.eccentric_peak),
+    )
 
 
 def _read_filter(
@@ -100,40 +183,56 @@ def _read_filter(
     - `command_range`: (n, 2), the bounds of the controls before the filter.
     """
     m = source.m
-    # A filter that is exact and early with the time constant 0 does not change the control.
+    dynamics = [source.kind("Dyn", m.actuator_dyntype[i]) for i in kept]
+    # A filter that is exact and early with the time constant 0 does not change the control, and
+    # one with an infinite time constant keeps the activation.
+    constant = filtered & disabled
+    kinds = np.where(constant, "exact", [_DYNAMICS[x] for x in dynamics])
     time_constant = np.where(filtered, np.maximum(m.actuator_dynprm[kept, 0], 0), 0)
-    time_constant[filtered & disabled] = np.inf
+    time_constant[kinds == "integrator"] = 1
+    time_constant[constant] = np.inf
+    muscle = kinds == "muscle"
     limited = m.actuator_actlimited[kept].astype(bool)
     return Filter(
         time_constant,
         command_range,
         _bounds(m.actuator_actrange[kept], limited & filtered),
-        exact=[source.kind("Dyn", m.actuator_dyntype[i]) != "filter" for i in kept],
+        kinds=kinds.tolist(),
         early=(~filtered | m.actuator_actearly[kept].astype(bool)).tolist(),
+        release_time=np.where(muscle, m.actuator_dynprm[kept, 1], 1) if muscle.any() else None,
+        smoothing=np.where(muscle, m.actuator_dynprm[kept, 2], 0) if muscle.any() else None,
     )
 
 
 def _fault(source: Source, actuator: int) -> str | None:
     """The feature of an actuator that is not carried over, or None."""
-    m = source.m
-    transmission = source.kind("Trn", m.actuator_trntype[actuator])
-    if source.driven_joint(actuator) is None and transmission != "tendon":
-        if transmission.startswith("joint"):
-            joint = source.joints[m.actuator_trnid[actuator, 0]]
-            return f"transmission to the ball or free joint {joint!r}"
+    m, transmission = source.m, source.transmission(actuator)
+    allowed = ("joint", "jointinparent", "tendon", "site", "slidercrank")
+    if transmission not in allowed:
         return f"transmission to a {transmission}"
-    for what, values, allowed in (
-        ("Dyn", m.actuator_dyntype, ("none", "filter", "filterexact")),
-        ("Gain", m.actuator_gaintype, ("fixed", "affine")),
-        ("Bias", m.actuator_biastype, ("none", "affine")),
+    found = {}
+    for what, kinds, allowed in (
+        ("dyn", m.actuator_dyntype, (*_DYNAMICS,)),
+        ("gain", m.actuator_gaintype, ("fixed", "affine", "muscle")),
+        ("bias", m.actuator_biastype, ("none", "affine", "muscle")),
     ):
-        found = source.kind(what, values[actuator])
-        if found not in allowed:
-            return f"{what.lower()}type {found}"
+        found[what] = source.kind(what.title(), kinds[actuator])
+        if found[what] not in allowed:
+            return f"{what}type {found[what]}"
+    muscle_bias = found["bias"] == "muscle"
+    if muscle_bias and found["gain"] != "muscle":
+        return f"biastype muscle with gaintype {found['gain']}"
+    parameters = m.actuator_gainprm[actuator], m.actuator_biasprm[actuator]
+    if muscle_bias and np.any(parameters[0][:9] != parameters[1][:9]):
+        return "muscle with different parameters of gain and bias"
     time_constant = m.actuator_dynprm[actuator, 0]
-    if source.kind("Dyn", m.actuator_dyntype[actuator]) == "filter" and time_constant <= 0:
-        return f"dyntype filter with the time constant {time_constant:g}"
+    if found["dyn"] in ("filter", "muscle") and time_constant <= 0:
+        return f"dyntype {found['dyn']} with the time constant {time_constant:g}"
     n = len(source.actuators)
+    for name in ("armature", "damping"):
+        driven = transmission == "tendon" or source.driven_joint(actuator) is not None
+        if not driven and source.field(f"actuator_{name}", np.zeros(n))[actuator]:
+            return f"{name} with a transmission to a {transmission}"
     if source.field("actuator_plugin", np.full(n, -1))[actuator] >= 0:
         return "plugin"
     if source.field("actuator_delay", np.zeros(n))[actuator] > 0:

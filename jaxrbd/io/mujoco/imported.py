@@ -235,7 +235,7 @@ def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[s
     gravity = np.zeros(3) if source.disabled("GRAVITY") else np.array(source.m.opt.gravity)
     name = source.m.names[: source.m.names.find(b"\0")].decode() or "robot"
     tendons = read_tendons(source, tree.sites)
-    drives = read_actuators(source, tendons)
+    drives = read_actuators(source, tendons, tree.sites)
     springs = read_springs(source)
     active, inactive = read_constraints(source, followers.equalities, tree.sites, tendons)
     scene, pairs, warned = read_scene(source)

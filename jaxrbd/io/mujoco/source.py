@@ -103,18 +103,25 @@ class Source:
         """Whether a joint is a hinge or a slide, with one coordinate and one velocity."""
         return self.kind("Joint", self.m.jnt_type[joint]) in ("hinge", "slide")
 
+    def transmission(self, actuator: int) -> str:
+        """The kind of the transmission of an actuator, such as "joint" or "tendon"."""
+        return self.kind("Trn", self.m.actuator_trntype[actuator])
+
     def driven_joint(self, actuator: int) -> int | None:
         """The hinge or slide that an actuator drives; None for every other transmission."""
-        transmission = self.kind("Trn", self.m.actuator_trntype[actuator])
-        if transmission in ("joint", "jointinparent"):
+        if self.transmission(actuator) in ("joint", "jointinparent"):
             joint = int(self.m.actuator_trnid[actuator, 0])
             return joint if self.is_scalar(joint) else None
         return None
 
+    def gears(self, actuator: int) -> np.ndarray:
+        """The six gear ratios of an actuator."""
+        outputs = self.field("actuator_outadr", np.arange(len(self.actuators)))
+        return np.array(self.m.actuator_gear[outputs[actuator]])
+
     def gear(self, actuator: int) -> float:
         """The first gear ratio of an actuator."""
-        outputs = self.field("actuator_outadr", np.arange(len(self.actuators)))
-        return float(self.m.actuator_gear[outputs[actuator], 0])
+        return float(self.gears(actuator)[0])
 
     def rotation(self, quaternion: np.ndarray) -> np.ndarray:
         """The matrix (3, 3) of a quaternion in MuJoCo's order, wxyz."""

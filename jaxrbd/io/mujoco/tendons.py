@@ -48,8 +48,8 @@ def read_tendons(source: Source, sites: dict[str, str]) -> Tendons:
         "friction": _property(source, "tendon_frictionloss"),
         "armature": _property(source, "tendon_armature"),
     }
-    for actuator, kind in enumerate(m.actuator_trntype):
-        if source.kind("Trn", kind) == "tendon":
+    for actuator in range(len(m.actuator_trntype)):
+        if source.transmission(actuator) == "tendon":
             # As for joints, an actuator adds its armature and its damping, times gear^2.
             tendon, square = m.actuator_trnid[actuator, 0], source.gear(actuator) ** 2
             for name in ("armature", "damping"):

@@ -1,0 +1,201 @@
+"""Forces of muscles: how they depend on the length, on its rate and on the activation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from ..errors import ArgumentError
+from ..model import arguments
+from ..model.joints_by_name import parameters, ranges
+
+
+class MuscleForces(NamedTuple):
+    """The force `gain a + bias` of n muscles in N, for the activations a; (n,) each."""
+
+    gain: Float[Array, " n"]
+    bias: Float[Array, " n"]
+
+
+class Muscles(eqx.Module):
+    """n muscles with their tendons, as in MuJoCo.
+
+    A muscle has the length l in m and the rate dl in m/s, including its tendon, whose length does
+    not change. With the optimal length L0 of the muscle without its tendon, its scaled length and
+    rate are
+
+        L0 = (length_range_1 - length_range_0) / (scaled_range_1 - scaled_range_0)
+        L = scaled_range_0 + (l - length_range_0) / L0
+        V = dl / (L0 largest_speed).
+
+    With the activation a, from 0 to 1, the force is
+
+        f = -peak_force (a active(L) velocity(V) + passive(L)).
+
+    It is negative: a muscle pulls. The three curves have continuous first derivatives, and consist
+    of parabolas and lines:
+
+    - `active` is 1 at L = 1, and 0 outside of `active_range`;
+    - `velocity` is 0 for V of -1 or less, 1 at V = 0, and `eccentric_peak` for
+      `eccentric_peak - 1` or more;
+    - `passive` is 0 for x of 0 or less, `passive_peak x^2 / 2` up to x = 1, and
+      `passive_peak (x - 1/2)` beyond, with `x = 2 (L - 1) / (active_range_1 - 1)`.
+
+    The parameters:
+
+    - `peak_force` (n,) in N, 0 or more. A muscle with the peak force 0 has no force;
+    - `length_range` (n, 2) in m: the least and the largest length of the muscle with its tendon;
+    - `scaled_range` (n, 2): the scaled lengths there; by default 0.75 and 1.05;
+    - `active_range` (n, 2): below 1 and above 1; by default 0.5 and 1.6;
+    - `largest_speed` (n,) in 1/s, more than 0, by default 1.5;
+    - `passive_peak` (n,), 0 or more, by default 1.3;
+    - `eccentric_peak` (n,), 1 or more, by default 1.2.
+
+    The activation of a muscle that is excited is the result of a `Filter` with the dynamics
+    "muscle". Raises ArgumentError for a wrong shape and a value out of its range. Source: MuJoCo,
+    chapter "Modeling", section "Muscle actuators".
+    """
+
+    peak_force: Float[arguments.Parameter, " n"]
+    length_range: Float[arguments.Parameter, "n 2"]
+    scaled_range: Float[arguments.Parameter, "n 2"]
+    active_range: Float[arguments.Parameter, "n 2"]
+    largest_speed: Float[arguments.Parameter, " n"]
+    passive_peak: Float[arguments.Parameter, " n"]
+    eccentric_peak: Float[arguments.Parameter, " n"]
+
+    def __init__(
+        self,
+        peak_force: ArrayLike | Sequence,
+        length_range: ArrayLike | Sequence,
+        scaled_range: ArrayLike | Sequence | None = None,
+        active_range: ArrayLike | Sequence | None = None,
+        largest_speed: ArrayLike | Sequence | None = None,
+        passive_peak: ArrayLike | Sequence | None = None,
+        eccentric_peak: ArrayLike | Sequence | None = None,
+    ):
+        self.peak_force = arguments.parameter(peak_force, "peak_force", (None,))
+        n = len(self.peak_force)
+        self.length_range = ranges(length_range, "length_range", n)
+        intervals = {"scaled_range": (0.75, 1.05), "active_range": (0.5, 1.6)}
+        self.scaled_range, self.active_range = (
+            ranges(np.tile(default, (n, 1)) if given is None else given, name, n)
+            for given, (name, default) in zip((scaled_range, active_range), intervals.items())
+        )
+        self.largest_speed = parameters(largest_speed, "largest_speed", np.full(n, 1.5))
+        self.passive_peak = parameters(passive_peak, "passive_peak", np.full(n, 1.3))
+        self.eccentric_peak = parameters(eccentric_peak, "eccentric_peak", np.full(n, 1.2))
+        for name, least in (
+            ("peak_force", 0),
+            ("passive_peak", 0),
+            ("eccentric_peak", 1),
+        ):
+            arguments.require(
+                getattr(self, name),
+                lambda x, least=least: (x >= least) & np.isfinite(x),
+                name,
+                f"finite, {least} or more",
+            )
+        arguments.require(
+            self.largest_speed,
+            lambda x: (x > 0) & np.isfinite(x),
+            "largest_speed",
+            "finite, more than 0",
+        )
+        for name in ("length_range", "scaled_range"):
+            arguments.require(
+                getattr(self, name),
+                lambda x: np.isfinite(x).all(1) & (x[:, 0] < x[:, 1]),
+                name,
+                "finite, the second value above the first",
+            )
+        arguments.require(
+            self.active_range,
+            lambda x: np.isfinite(x).all(1) & (x[:, 0] < 1) & (x[:, 1] > 1),
+            "active_range",
+            "finite, the first value below 1 and the second above 1",
+        )
+
+    def forces(self, length: ArrayLike, rate: ArrayLike) -> MuscleForces:
+        """The gain and the bias (n,) of the forces in N, for lengths (n,) in m and rates in m/s.
+
+        The force for the activation a is `gain a + bias`. Raises ArgumentError for another shape
+        than (n,), and a dtype other than float.
+        """
+        n = len(self.peak_force)
+        length, rate = jnp.asarray(length), jnp.asarray(rate)
+        for name, x in (("length", length), ("rate", rate)):
+            if x.shape != (n,) or not jnp.issubdtype(x.dtype, jnp.floating):
+                raise ArgumentError(
+                    f"{name} has shape {x.shape} and dtype {x.dtype}, expected {(n,)} of floats"
+                )
+        return muscle_forces(self, length, rate)
+
+
+def muscle_forces(muscles: Muscles, length: Array, rate: Array) -> MuscleForces:
+    """As `Muscles.forces`, for arrays with right shapes."""
+    dtype = length.dtype
+    peak, speed, passive_peak, eccentric_peak = (
+        jnp.asarray(x, dtype)
+        for x in (
+            muscles.peak_force,
+            muscles.largest_speed,
+            muscles.passive_peak,
+            muscles.eccentric_peak,
+        )
+    )
+    (least, largest), (low, high), (short, long) = (
+        jnp.asarray(x, dtype).T
+        for x in (muscles.length_range, muscles.scaled_range, muscles.active_range)
+    )
+    optimal = (largest - least) / (high - low)
+    L = low + (length - least) / optimal
+    V = rate / (optimal * speed)
+    # Both flanks of the curve of the active force are the same step, from 0 to 1.
+    active = _step(jnp.where(L < 1, (L - short) / (1 - short), (long - L) / (long - 1)))
+    above = eccentric_peak - 1
+    eccentric = above > 0
+    shortfall = jnp.clip(above - V, 0, None)
+    lengthening = eccentric_peak - shortfall * shortfall / jnp.where(eccentric, above, 1)
+    shortening = jnp.square(jnp.clip(V + 1, 0, None))
+    velocity = jnp.where(V < 0, shortening, jnp.where(eccentric, lengthening, 1))
+    x = jnp.clip(2 * (L - 1) / (long - 1), 0, None)
+    passive = passive_peak * jnp.where(x < 1, x * x / 2, x - 1 / 2)
+    return MuscleForces(-peak * active * velocity, -peak * passive)
+
+
+def activation_time(
+    activation: Array, excitation: Array, rise: Array, fall: Array, width: Array
+) -> Array:
+    """The time constants (n,) in s of the activations of muscles.
+
+    The activation a of a muscle follows its excitation u by `da/dt = (u - a) / time`. For a between
+    0 and 1, the time is `rise (0.5 + 1.5 a)` if a increases, and `fall / (0.5 + 1.5 a)` if it
+    decreases. For differences u - a from -`width`/2 to `width`/2, the time changes smoothly from
+    the second to the first.
+
+    Source: Millard, Uchida, Seth and Delp, "Flexing computational muscle: modeling and simulation
+    of musculotendon dynamics", 2013; the smooth change is that of MuJoCo, chapter "Modeling",
+    section "Muscle actuators".
+    """
+    scale = 0.5 + 1.5 * jnp.clip(activation, 0, 1)
+    rise, fall = rise * scale, fall / scale
+    difference = excitation - activation
+    smooth = width > 0
+    part = jnp.clip(difference / jnp.where(smooth, width, 1) + 0.5, 0, 1)
+    blend = part * part * part * (part * (6 * part - 15) + 10)
+    share = jnp.where(smooth, blend, jnp.where(difference > 0, 1.0, 0.0).astype(part.dtype))
+    return fall + (rise - fall) * share
+
+
+def _step(x: Array) -> Array:
+    """0 for x of 0 or less, 1 for x of 1 or more, and two parabolas that meet at 1/2 between."""
+    x = jnp.clip(x, 0, 1)
+    return jnp.where(x < 0.5, 2 * x * x, 1 - 2 * (1 - x) * (1 - x))

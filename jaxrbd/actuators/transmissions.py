@@ -1,0 +1,318 @@
+"""Transmissions of actuators other than joints and tendons.
+
+A transmission has a length, and moment arms: the row (nv,) that maps the force of the actuator to
+generalized forces. All transmissions of one class are one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float
+
+from .. import so3
+from .._math.components import cross
+from ..algorithms.kinematics import Kinematics, root_positions
+from ..algorithms.places import find_places, poses_from_root
+from ..errors import ArgumentError
+from ..model import Model, arguments
+from ..model.joint_space import independent_joint_force, joint_coordinates
+from ..model.joints_by_name import parameters, spherical_joints
+from ..model.shapes import Vector
+from ..spatial import Pose, inverse_compose, rotate
+from ..tendons.lengths import LengthsAndArms, lengths_and_arms, rows_of_wrenches
+from ..tendons.paths import Tendon
+
+
+class FrameForce(eqx.Module):
+    """A force and a moment on a link, such as the thrust of a propeller.
+
+    - `frame`: the name of a frame of the model, at whose origin the force acts;
+    - `force` (3,): the direction, or the force in N for each unit of the actuator's force;
+    - `moment` (3,): the moment for each unit of the actuator's force, zero by default;
+    - `force_axes`, `moment_axes`: "frame" or "world", the axes of the two vectors.
+
+    The length is always zero. Its moment arms are the Jacobian of the frame, times the vectors.
+    Source: MuJoCo, XML reference, actuator/general, attribute site.
+    """
+
+    frame: str = eqx.field(static=True)
+    force: Float[arguments.Parameter, "3"]
+    moment: Float[arguments.Parameter, "3"]
+    force_axes: str = eqx.field(static=True)
+    moment_axes: str = eqx.field(static=True)
+
+    def __init__(
+        self,
+        frame: str,
+        force: Vector | None = None,
+        moment: Vector | None = None,
+        force_axes: str = "frame",
+        moment_axes: str = "frame",
+    ):
+        self.frame = _name(frame, "frame")
+        self.force = _vector(force, "force")
+        self.moment = _vector(moment, "moment")
+        for name, axes in (("force_axes", force_axes), ("moment_axes", moment_axes)):
+            if axes not in ("frame", "world"):
+                raise ArgumentError(f"{name} is {axes!r}, expected 'frame' or 'world'")
+        self.force_axes, self.moment_axes = force_axes, moment_axes
+
+    @property
+    def name(self) -> str:
+        """A name for messages."""
+        return f"force on {self.frame}"
+
+
+class FrameDisplacement(eqx.Module):
+    """The displacement of a frame relative to a reference frame, along one direction.
+
+    - `frame`, `reference`: the names of two frames of the model;
+    - `direction` (3,), `axis` (3,): in axes of the reference, zero by default.
+
+    With the position p and the rotation R of the frame, in the reference frame, the length is
+    `direction . p + axis . log(R)`. The moment arms are those of MuJoCo: the difference of the
+    Jacobians of both frames in axes of the reference, times `direction` and `axis`, without the
+    joints that move both frames. They differ from the derivative of the length, if a joint that
+    does not move the frame turns the reference, or for a rotation vector log(R) that is not
+    parallel to `axis`. Source: MuJoCo, XML reference, actuator/general, attribute refsite.
+    """
+
+    frame: str = eqx.field(static=True)
+    reference: str = eqx.field(static=True)
+    direction: Float[arguments.Parameter, "3"]
+    axis: Float[arguments.Parameter, "3"]
+
+    def __init__(
+        self,
+        frame: str,
+        reference: str,
+        direction: Vector | None = None,
+        axis: Vector | None = None,
+    ):
+        self.frame, self.reference = _name(frame, "frame"), _name(reference, "reference")
+        self.direction = _vector(direction, "direction")
+        self.axis = _vector(axis, "axis")
+
+    @property
+    def name(self) -> str:
+        """A name for messages."""
+        return f"displacement of {self.frame}"
+
+
+class SliderCrank(eqx.Module):
+    """A slider that moves along an axis, and drives a crank through a rod.
+
+    - `crank`: the name of the frame at the end of the crank, where the rod ends;
+    - `slider`: the name of a frame; the slider moves along the z axis of this frame;
+    - `rod` (): the length of the rod in m, more than 0.
+
+    The length is the position of the slider on its axis. Of the two positions where the rod fits,
+    it is the one with the smaller z. If the rod is too short to reach the axis, the length is the z
+    of the crank. The derivatives grow without bound where the rod becomes perpendicular to the
+    axis. Source: MuJoCo, XML reference, actuator/general, attribute cranksite.
+    """
+
+    crank: str = eqx.field(static=True)
+    slider: str = eqx.field(static=True)
+    rod: Float[arguments.Parameter, ""]
+
+    def __init__(self, crank: str, slider: str, rod: Any):
+        self.crank, self.slider = _name(crank, "crank"), _name(slider, "slider")
+        self.rod = arguments.parameter(rod, "rod", ())
+        arguments.require(self.rod, lambda x: (x > 0) & np.isfinite(x), "rod", "finite, above 0")
+
+    @property
+    def name(self) -> str:
+        """A name for messages."""
+        return f"slider-crank of {self.crank}"
+
+
+class BallTorque(eqx.Module):
+    """A torque on a spherical joint along an axis.
+
+    - `joint`: the name of a spherical joint; `axis` (3,): the torque for each unit of force;
+    - `in_parent`: whether `axis` has axes of the parent link. By default, it has axes of the child.
+
+    The length is `axis . log(q)`, for the quaternion q of the joint. Source: MuJoCo, XML reference,
+    actuator/general, attributes joint and jointinparent.
+    """
+
+    joint: str = eqx.field(static=True)
+    axis: Float[arguments.Parameter, "3"]
+    in_parent: bool = eqx.field(static=True)
+
+    def __init__(self, joint: str, axis: Vector, in_parent: bool = False):
+        self.joint, self.in_parent = _name(joint, "joint"), bool(in_parent)
+        self.axis = parameters(axis, "axis", np.zeros(3))
+
+    @property
+    def name(self) -> str:
+        """A name for messages."""
+        return self.joint
+
+
+Transmission = FrameForce | FrameDisplacement | SliderCrank | BallTorque
+
+
+class _Rows(NamedTuple):
+    """m lengths, and their wrenches: `wrenches[i]` (m, 6) acts on the bodies `bodies[i]` (m,).
+
+    `fixed` (m, nb): the bodies whose joints do not count, or None.
+    """
+
+    lengths: Array
+    bodies: list[np.ndarray]
+    wrenches: list[Array]
+    fixed: np.ndarray | None = None
+
+
+def transmission_lengths_and_arms(
+    model: Model, transmissions: Sequence[Tendon | Transmission], kinematics: Kinematics
+) -> LengthsAndArms:
+    """The lengths and the moment arms of n tendons and other transmissions."""
+    classes: tuple[tuple[Any, Callable], ...] = (
+        (Tendon, lengths_and_arms),
+        (FrameForce, _through_wrenches(_frame_forces)),
+        (FrameDisplacement, _through_wrenches(_frame_displacements)),
+        (SliderCrank, _through_wrenches(_slider_cranks)),
+        (BallTorque, _ball_torques),
+    )
+    order: list[int] = []
+    found: list[LengthsAndArms] = []
+    for kind, evaluate in classes:
+        chosen: dict[int, Any] = {i: x for i, x in enumerate(transmissions) if isinstance(x, kind)}
+        if chosen:
+            order += chosen
+            found.append(evaluate(model, [*chosen.values()], kinematics))
+    if not found:
+        return lengths_and_arms(model, (), kinematics)
+    if len(found) == 1:
+        return found[0]
+    place = np.argsort(order)
+    return LengthsAndArms(*(jnp.concatenate(x)[place] for x in zip(*found)))
+
+
+def _through_wrenches(rows: Callable[..., _Rows]) -> Callable[..., LengthsAndArms]:
+    """The lengths and moment arms of transmissions that act by wrenches on links."""
+
+    def evaluate(model: Model, items: Sequence[Any], kinematics: Kinematics) -> LengthsAndArms:
+        n, found = len(items), rows(model, items, kinematics)
+        arms = rows_of_wrenches(
+            model,
+            kinematics,
+            np.tile(np.arange(n), len(found.bodies)),
+            np.concatenate(found.bodies),
+            jnp.concatenate(found.wrenches),
+            n,
+            found.fixed,
+        )
+        return LengthsAndArms(found.lengths, arms)
+
+    return evaluate
+
+
+def _frame_forces(model: Model, items: Sequence[FrameForce], kinematics: Kinematics) -> _Rows:
+    bodies, X = _poses(model, kinematics, [x.frame for x in items])
+
+    def in_world(vectors: list[arguments.Parameter], axes: list[str]) -> Array:
+        turned = np.array([x == "frame" for x in axes])[:, None]
+        x = _stacked(vectors, model)
+        return jnp.where(turned, rotate(X.R, x), x)
+
+    force = in_world([x.force for x in items], [x.force_axes for x in items])
+    moment = in_world([x.moment for x in items], [x.moment_axes for x in items])
+    return _Rows(jnp.zeros(len(items), model.dtype), [bodies], [_wrench(X.p, force, moment)])
+
+
+def _frame_displacements(
+    model: Model, items: Sequence[FrameDisplacement], kinematics: Kinematics
+) -> _Rows:
+    frames, references = [x.frame for x in items], [x.reference for x in items]
+    bodies, X = _poses(model, kinematics, [*frames, *references])
+    n = len(items)
+    X_F, X_R = (
+        jax.tree.map(lambda x, part=part: x[part], X) for part in (slice(n), slice(n, None))
+    )
+    direction, axis = (
+        _stacked([getattr(x, k) for x in items], model) for k in ("direction", "axis")
+    )
+    relative = inverse_compose(X_R, X_F)
+    force, moment = rotate(X_R.R, direction), rotate(X_R.R, axis)
+    movers = model.topology.movers(bodies)
+    return _Rows(
+        jnp.sum(direction * relative.p + axis * so3.log(relative.R), axis=1),
+        [bodies[:n], bodies[n:]],
+        [_wrench(X_F.p, force, moment), -_wrench(X_R.p, force, moment)],
+        fixed=movers[:n] & movers[n:],
+    )
+
+
+def _slider_cranks(model: Model, items: Sequence[SliderCrank], kinematics: Kinematics) -> _Rows:
+    n = len(items)
+    frames = [*(x.crank for x in items), *(x.slider for x in items)]
+    bodies, X = _poses(model, kinematics, frames)
+    rod, axis = _stacked([x.rod for x in items], model), X.R[n:, :, 2]
+    offset = X.p[:n] - X.p[n:]
+    along = jnp.sum(axis * offset, axis=1)
+    square = along * along + rod * rod - jnp.sum(offset * offset, axis=1)
+    reaches = square > 0
+    root = jnp.sqrt(jnp.where(reaches, square, 1))
+    # The derivatives of the length by the offset and by the axis.
+    share = jnp.where(reaches, 1 - along / root, 1)[:, None]
+    by_offset = axis * share + jnp.where(reaches[:, None], offset / root[:, None], 0)
+    by_axis = offset * share
+    nothing = jnp.zeros_like(by_axis)
+    return _Rows(
+        along - jnp.where(reaches, root, 0),
+        [bodies[:n], bodies[n:]],
+        [
+            _wrench(X.p[:n], by_offset, nothing),
+            _wrench(X.p[n:], -by_offset, cross(axis, by_axis)),
+        ],
+    )
+
+
+def _ball_torques(
+    model: Model, items: Sequence[BallTorque], kinematics: Kinematics
+) -> LengthsAndArms:
+    places = spherical_joints(model, [x.joint for x in items])
+    rotation = so3.quaternion_normalize(joint_coordinates(model, kinematics.q)[places.q])
+    axis = _stacked([x.axis for x in items], model)
+    length = jnp.sum(axis * so3.unit_quaternion_log(rotation), axis=1)
+    in_child = so3.quaternion_rotate(so3.quaternion_conjugate(rotation), axis)
+    axis = jnp.where(np.array([x.in_parent for x in items])[:, None], in_child, axis)
+    rows = jnp.zeros((sum(model.joint_nvs), len(items)), model.dtype)
+    rows = rows.at[places.v, np.arange(len(items))[:, None]].set(axis)
+    return LengthsAndArms(length, independent_joint_force(model, kinematics.q, rows).T)
+
+
+def _poses(model: Model, kinematics: Kinematics, frames: list[str]) -> tuple[np.ndarray, Pose]:
+    """The bodies of frames, and their poses in axes of the world, relative to the first root."""
+    places = find_places(model, kinematics, frames)
+    return places.bodies, poses_from_root(places, root_positions(model, kinematics)[0])
+
+
+def _wrench(p: Array, force: Array, moment: Array) -> Array:
+    """Wrenches (n, 6) about the origin of forces and moments (n, 3) at points p (n, 3)."""
+    return jnp.concatenate([force, moment + cross(p, force)], axis=1)
+
+
+def _stacked(values: Sequence[Any], model: Model) -> Array:
+    return jnp.stack([jnp.asarray(x, model.dtype) for x in values])
+
+
+def _vector(x: Vector | None, name: str) -> arguments.Parameter:
+    return parameters(x, name, np.zeros(3))
+
+
+def _name(x: str, name: str) -> str:
+    if not isinstance(x, str):
+        raise ArgumentError(f"{name} is {x!r}, expected a name")
+    return x
