@@ -1,4 +1,4 @@
-"""Joint forces: actuators with their controllers, delays and filters of commands, and springs.
+"""Joint forces: actuators with their controllers, delays and filters of commands.
 
 An actuator is a pytree, and all of its parameters are leaves. A call returns the generalized force
 tau (nv,) for `forward_dynamics` or `contact_step`.
@@ -9,6 +9,5 @@ from .dc_motor import DCMotor
 from .delay import Delay
 from .filter import Filter
 from .pd import PD
-from .springs import JointSprings
 
-__all__ = ["PD", "AffineActuators", "DCMotor", "Delay", "Filter", "JointSprings"]
+__all__ = ["PD", "AffineActuators", "DCMotor", "Delay", "Filter"]
