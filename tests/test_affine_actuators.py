@@ -1,4 +1,4 @@
-"""Affine actuators and joint springs: laws, derivatives and wrong arguments."""
+"""Affine actuators: laws, derivatives and wrong arguments."""
 
 import equinox as eqx
 import jax
@@ -8,29 +8,13 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import contact, sensors
-from jaxrbd.actuators import AffineActuators, JointSprings
-from jaxrbd.joints import Custom, Prismatic, Revolute, Spherical
-from jaxrbd.model import JointSpec, Link, Mimic, link_inertia
+from jaxrbd.actuators import AffineActuators
+from jaxrbd.joints import Custom
+from jaxrbd.model import Mimic
 from support import zoo
-
-
-def chain(mimic=None, first=None):
-    """A first joint, a prismatic, a spherical and a revolute joint in a chain."""
-    first = first or Revolute((0, 1, 1))
-    kinds = {"a": first, "b": Prismatic((1, 0, 1)), "c": Spherical()}
-    kinds["d"] = Revolute((1, 0, 0))
-    links = [Link(f"l{name}", link_inertia(1.0, (0.1, 0.2, 0.3), np.eye(3))) for name in kinds]
-    joints, parent = [], None
-    for name, kind in kinds.items():
-        follow = mimic if name == "d" else None
-        joints.append(JointSpec(name, kind, parent, f"l{name}", mimic=follow))
-        parent = f"l{name}"
-    return rbd.build_model(links, joints)
-
+from support.joint_chain import chain
 
 MODEL = chain()
-FREE = zoo.small()  # "j0" is a free-flyer
-FREE_Q = rbd.neutral(FREE)
 COUPLED = chain(Mimic("b", 2.0, 0.1))
 ACTUATORS = AffineActuators(
     ("a", "d", "a"),
@@ -40,9 +24,6 @@ ACTUATORS = AffineActuators(
     control_range=[[-1, 1], [-np.inf, np.inf], [-5, 5]],
     force_range=[[-0.9, 0.8], [-2, 3], [-9, 9]],
     joint_force_range=[[-4, 6], [-np.inf, np.inf]],
-)
-SPRINGS = JointSprings(
-    ("a", "b", "d"), (1.0, 2.0, 3.0), (0.1, 0.2, -0.3), ("c",), (4.0,), [[0.1, 0.2, 0.3, 2]]
 )
 
 
@@ -103,7 +84,7 @@ def test_forces_of_followers_act_on_their_leaders():
 
 
 def test_powers_of_joints_behind_a_joint_of_ones_own():
-    """Of motors, by the speeds that encoders measure; of springs, by the rate of their energy.
+    """The powers of motors, by the speeds that encoders measure.
 
     The joint "a" has two velocities, but six rows in the motion subspaces.
     """
@@ -111,45 +92,14 @@ def test_powers_of_joints_behind_a_joint_of_ones_own():
     q, v = state(model)
     names, control = ("d", "b"), np.array([1.0, 2.0])
     motors = AffineActuators(names)
-    springs = JointSprings(names, control, None, ("c",), (6.0,))
 
     @jax.jit
     def powers(q, v):
-        def energy(t):
-            return springs.energy(model, rbd.integrate(model, q, t * v))
-
         speeds = sensors.joint_encoders(model, q, v, names).velocity
-        rate = jax.jvp(energy, (0.0,), (1.0,))[1]
-        forces = motors(model, q, v, control), springs(model, q)
-        return jnp.stack([jnp.sum(tau * v) for tau in forces]), jnp.sum(control * speeds), -rate
+        return jnp.sum(motors(model, q, v, control) * v), jnp.sum(control * speeds)
 
-    found, *expected = powers(q, v)
+    found, expected = powers(q, v)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("model", [MODEL, COUPLED], ids=["independent", "coupled"])
-def test_springs_have_an_energy(model):
-    """The force is minus the gradient of the energy, and zero at rest."""
-    for seed in range(3):
-        q, _ = state(model, seed)
-        slope = rbd.gradient(model, lambda q: SPRINGS.energy(model, q))(q)
-        np.testing.assert_allclose(SPRINGS(model, q), -slope, atol=1e-12)
-    ball = np.array([0.1, 0.2, 0.3, 2])
-    rest = jnp.array([0.1, 0.2, *ball / np.linalg.norm(ball), -0.3])
-    if model is MODEL:
-        np.testing.assert_allclose(SPRINGS(model, rest), np.zeros(6), atol=1e-15)
-        np.testing.assert_allclose(SPRINGS.energy(model, rest), 0, atol=1e-15)
-        # A quaternion of any length is a rotation, here by 0.05 rad about each axis of the body.
-        near = rbd.integrate(model, rest, jnp.full(6, 0.05)).at[2:6].multiply(-3)
-        expected = -0.05 * np.array([1, 2, 4, 4, 4, 3])
-        np.testing.assert_allclose(SPRINGS(model, near), expected, atol=1e-14)
-
-
-def test_several_springs_of_one_joint_add_up():
-    q, _ = state(MODEL)
-    double = JointSprings(("b", "a", "b"), (1.0, 2.0, 3.0), (0.1, 0.0, -0.5))
-    b = 1.0 * (q[1] - 0.1) + 3.0 * (q[1] + 0.5)
-    np.testing.assert_allclose(double(MODEL, q), [-2 * q[0], -b, 0, 0, 0, 0], atol=1e-14)
 
 
 def test_single_precision():
@@ -157,7 +107,6 @@ def test_single_precision():
     q, v = (x.astype("float32") for x in state(MODEL))
     control = jnp.array([0.5, 0.2, 0.1], "float32")
     assert ACTUATORS(model, q, v, control).dtype == "float32"
-    assert SPRINGS(model, q).dtype == SPRINGS.energy(model, q).dtype == "float32"
     traced = jax.eval_shape(lambda q: contact.servo_of_actuators(SERVOS, model, q, q[:5]), q)
     assert {x.dtype.name for x in jax.tree.leaves(traced)} == {"float32"}
 
@@ -181,30 +130,12 @@ def test_wrong_parameters_of_actuators(change, message):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"joints": "a"}, "joints is 'a'"),
-        ({"balls": "c"}, "balls is 'c'"),
-        ({"stiffness": (1.0, 2.0)}, r"stiffness has shape \(2,\)"),
-        ({"ball_rest": [[0.0, 1]]}, "ball_rest has shape"),
-    ],
-)
-def test_wrong_parameters_of_springs(change, message):
-    with pytest.raises(rbd.ArgumentError, match=message):
-        JointSprings(**{"joints": ("a",), "stiffness": (1.0,)} | change)
-
-
-@pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda q, v: AffineActuators(("x",))(MODEL, q, v, jnp.ones(1)), "no joint 'x'"),
         (lambda q, v: AffineActuators(("c",))(MODEL, q, v, jnp.ones(1)), "'c' has 3 degrees"),
         (lambda q, v: AffineActuators(("a",))(MODEL, q, v, jnp.ones(2)), "control has shape"),
         (lambda q, v: AffineActuators(("a",))(MODEL, q[1:], v, jnp.ones(1)), "q has shape"),
-        (lambda q, v: JointSprings(("c",), (1.0,))(MODEL, q), "'c' has 3 degrees"),
-        (lambda q, v: JointSprings(balls=("a",), ball_stiffness=(1.0,))(MODEL, q), "'a' is no"),
-        (lambda q, v: JointSprings(balls=("j0",), ball_stiffness=(1,))(FREE, FREE_Q), "'j0' is no"),
-        (lambda q, v: SPRINGS(MODEL, 0 * q), "zero quaternion"),
     ],
 )
 def test_wrong_calls(call, message):

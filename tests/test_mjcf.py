@@ -35,7 +35,7 @@ def imported(text):
 @jax.jit
 def results(parts, data):
     """Our results at a state of MuJoCo, in our coordinates, and MuJoCo's results in them."""
-    model, coordinates, actuators, springs = parts
+    model, coordinates, actuators, passive = parts
     q = coordinates.q(model, data["qpos"])
     v = coordinates.v(model, q, data["qvel"])
     a = coordinates.a(model, q, v, data["qacc"])
@@ -43,7 +43,7 @@ def results(parts, data):
     M = coordinates.mass_matrix(model, q, data["M"])
     force = coordinates.tau(model, q, data["qfrc_bias"])
     tau = actuators(model, q, v, data["ctrl"])
-    spring = springs(model, q)
+    spring = passive(model, q, v)
     damped = model.with_dissipation()
     ours = {
         "M": rbd.crba(model, q),
@@ -88,7 +88,7 @@ def evaluate(compiled, state):
 
 
 def parts(found):
-    return found.model, found.coordinates, found.actuators, found.springs
+    return found.model, found.coordinates, found.actuators, found.passive
 
 
 TOLERANCES = {"forward dynamics": 1e-8}
@@ -421,7 +421,7 @@ def test_options_that_disable_features(flag, rng):
     friction = model.friction[model.joint("a").v]
     assert_close(friction, [0.0 if flag == "FRICTIONLOSS" else 0.3], 0)
     assert model.effort_limit.tolist() == [3, np.inf]
-    assert found.springs.joints == (() if flag == "SPRING" else ("b",))
+    assert found.passive.parts == (() if flag == "SPRING" else ("springs",))
     assert bool(model.damping.any()) == (flag != "DAMPER")
 
 

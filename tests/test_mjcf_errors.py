@@ -82,7 +82,18 @@ REFUSED = {
         {"bottom": IDLE_TENDON.replace("name=", "damping='1 2' name=")},
         "tendon 't': polynomial damping",
     ),
-    "gravcomp": ({"arm": "gravcomp='0.5'"}, "body 'arm': gravcomp 0.5"),
+    "gravcomp without motors": (
+        {"arm": "gravcomp='0.5'", "hinge": "actuatorgravcomp='true'"},
+        "joint 'hinge': actuatorgravcomp without actuators",
+    ),
+    "gravcomp of motors": (
+        {
+            "arm": "gravcomp='0.5'",
+            "hinge": "actuatorgravcomp='true' actuatorfrcrange='-1 1' actuatorfrclimited='true'",
+            "bottom": general(""),
+        },
+        "joint 'hinge': actuatorgravcomp with actuatorfrcrange",
+    ),
     "mocap": (
         {
             "world": "<body name='hand' mocap='true'><body name='finger'><joint/><geom size='1'/>"
@@ -285,11 +296,12 @@ def test_polynomial_springs_of_tendons_are_left_out_by_the_flag():
 
 
 def test_one_message_names_all_features():
-    places = {"option": "density='1'", "arm": "gravcomp='1'", "bottom": TENDON}
+    places = {"option": "density='1'", "ball": "limited='true' range='0 1'", "bottom": TENDON}
     with pytest.raises(rbd.RobotFileError) as error:
         load_mjcf(text(**places))
     assert str(error.value) == (
-        "<string>: no counterpart for option density 1 (fluid forces); body 'arm': gravcomp 1; "
+        "<string>: no counterpart for option density 1 (fluid forces); joint 'ball': range "
+        "of a ball joint; "
         "tendon 't': polynomial stiffness (strict=False leaves this out)"
     )
     assert error.value.file == "<string>"

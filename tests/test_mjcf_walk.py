@@ -231,7 +231,7 @@ BALL = '<joint name="left_hip" type="ball"/>'
         ('"c" joint', '"c" timeconst="0.1" joint', "actuator 'c' has activation dynamics"),
         ("-7.5 7.5", "-7.5 8", "forces from -7.5 to 8.0, expected the same limit"),
         ("-0.5 0.5", "-0.5 0.1", "stroke up to 0.1"),
-        ('damping="0.3"', 'stiffness="3"', "has a spring"),
+        ('damping="0.3"', 'stiffness="3"', "has passive forces \\(springs\\)"),
         (
             'name="floor" type="plane"',
             'name="floor" type="plane" contype="0" conaffinity="0"',

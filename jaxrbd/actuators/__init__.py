@@ -1,4 +1,4 @@
-"""Joint forces: actuators with their controllers, delays and filters of commands, and springs.
+"""Joint forces: actuators with their controllers, delays and filters of commands.
 
 An actuator is a pytree, and all of its parameters are leaves. A call returns the generalized force
 tau (nv,) for `forward_dynamics` or `contact_step`.
@@ -10,7 +10,6 @@ from .delay import Delay
 from .filter import Filter
 from .muscle import Muscles, activation_time
 from .pd import PD
-from .springs import JointSprings
 from .transmissions import BallTorque, FrameDisplacement, FrameForce, SliderCrank
 
 __all__ = [
@@ -22,7 +21,6 @@ __all__ = [
     "Filter",
     "FrameDisplacement",
     "FrameForce",
-    "JointSprings",
     "Muscles",
     "SliderCrank",
     "activation_time",

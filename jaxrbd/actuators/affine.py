@@ -15,6 +15,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
+from .._math.clip import clip_within
 from .._math.linear import matmul
 from ..algorithms.kinematics import forward_kinematics
 from ..errors import ArgumentError
@@ -63,10 +64,10 @@ class AffineActuators(eqx.Module):
     - `muscles`: `Muscles` with n entries, or None. The peak force of actuators that are no muscles
       is 0.
 
-    The derivative of a clipped value is zero. Raises ArgumentError for a wrong shape, a value that
-    is NaN, and a lower bound above the upper bound. Source: MuJoCo, chapter "Computation", section
-    "Actuation model". The control of an actuator with activation dynamics is the result of a
-    `Filter`.
+    A value beyond its bounds has the derivative zero, and a value at a bound has the derivative
+    one. Raises ArgumentError for a wrong shape, a value that is NaN, and a lower bound above the
+    upper bound. Source: MuJoCo, chapter "Computation", section "Actuation model". The control of an
+    actuator with activation dynamics is the result of a `Filter`.
     """
 
     joints: tuple[str | None, ...] = eqx.field(static=True)
@@ -185,9 +186,9 @@ def _affine_force(
         lengths, rates = (jnp.concatenate(x) for x in ((lengths, others), (rates, matmul(J, v))))
     order = np.array(actuators.outputs, int)
     length, rate = gear * lengths[order], gear * rates[order]
-    control = jnp.clip(control, control_range[:, 0], control_range[:, 1])
+    control = clip_within(control, control_range[:, 0], control_range[:, 1])
     gain, bias = gain_and_bias(actuators, length, rate)
-    force = jnp.clip(gain * control + bias, force_range[:, 0], force_range[:, 1])
+    force = clip_within(gain * control + bias, force_range[:, 0], force_range[:, 1])
 
     def sums(x: Array) -> Array:
         """The sums over the actuators of each joint, tendon and other transmission."""
@@ -196,7 +197,7 @@ def _affine_force(
         return x[np.argsort(order)]
 
     total, count = sums(gear * force), len(index.v)
-    on_joints = jnp.clip(total[:count], joint_range[:, 0], joint_range[:, 1])
+    on_joints = clip_within(total[:count], joint_range[:, 0], joint_range[:, 1])
     forces = jnp.zeros(sum(model.joint_nvs), model.dtype).at[index.v].set(on_joints)
     tau = independent_joint_force(model, q, forces)
     if not actuators.coupled:
@@ -215,7 +216,7 @@ def _share_of_tendons(actuators: AffineActuators, forces: Array) -> Float[Array,
     `forces` (k,): without gears, because the limits of MuJoCo are for these forces.
     """
     limits = jnp.asarray(actuators.tendon_force_range, forces.dtype)
-    bounded = jnp.clip(forces, limits[:, 0], limits[:, 1])
+    bounded = clip_within(forces, limits[:, 0], limits[:, 1])
     outside = (bounded != forces) & (forces != 0)
     return jnp.where(outside, bounded / jnp.where(outside, forces, 1), 1)
 

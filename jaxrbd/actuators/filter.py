@@ -11,6 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
+from .._math.clip import clip_within
 from ..errors import ArgumentError, listed
 from ..model import arguments
 from ..model.joints_by_name import ranges
@@ -54,10 +55,10 @@ class Filter(eqx.Module):
         activation, filtered = filters.push(activation, control, dt)  # once per time step
         tau = actuators(model, q, v, filtered)
 
-    The derivative of a clipped value is zero. Raises ArgumentError for a wrong shape and for values
-    out of their range. A traced time constant out of its range gives NaN. Source: MuJoCo, chapter
-    "Computation", section "Actuation model": the dynamics "filterexact", "filter", "integrator" and
-    "muscle".
+    A value beyond its bounds has the derivative zero, and a value at a bound has the derivative
+    one. Raises ArgumentError for a wrong shape and for values out of their range. A traced time
+    constant out of its range gives NaN. Source: MuJoCo, chapter "Computation", section "Actuation
+    model": the dynamics "filterexact", "filter", "integrator" and "muscle".
     """
 
     time_constant: Float[arguments.Parameter, " n"]
@@ -137,7 +138,7 @@ class Filter(eqx.Module):
         """The values u (n,) of the class: clipped commands."""
         u = _clip(command, self.command_range)
         if MUSCLE in self.kinds:
-            u = jnp.where(self._are(MUSCLE), jnp.clip(u, 0, 1), u)
+            u = jnp.where(self._are(MUSCLE), clip_within(u, 0, 1), u)
         return u
 
     def push(
@@ -198,7 +199,7 @@ def _push(
 
 def _clip(x: Array, bounds: arguments.Parameter) -> Array:
     low, high = jnp.asarray(bounds, x.dtype).T
-    return jnp.clip(x, low, high)
+    return clip_within(x, low, high)
 
 
 def _checked_kinds(kinds: Sequence[str] | None, n: int) -> tuple[str, ...]:

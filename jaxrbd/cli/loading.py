@@ -86,12 +86,14 @@ def _not_found(robot: str) -> str:
 
 def _left_out(found: Imported) -> str:
     """The parts of an MJCF file that are not in its `Model`, with their counts."""
-    scene, springs = found.scene, found.springs
+    scene, passive = found.scene, found.passive
+    springs, compensation = passive.springs, passive.gravity_compensation
     counts = {
         "actuator": len(found.actuators.joints),
         "contact point": 0 if scene is None else len(scene.frames),
         "pair of shapes": len(found.pairs),
-        "spring": len(springs.joints) + len(springs.balls),
+        "spring": 0 if springs is None else len(springs.joints) + len(springs.balls),
+        "compensation of gravity": 0 if compensation is None else len(compensation.frames),
         "tendon": len(found.tendons.names),
         "constraint": len(found.constraints) + len(found.inactive_constraints),
         "keyframe": len(found.keyframes),

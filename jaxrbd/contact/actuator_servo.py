@@ -13,6 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
+from .._math.clip import clip_within
 from .._math.linear import matmul
 from ..actuators import PD, AffineActuators, Muscles
 from ..actuators.joint_values import joints_of_dofs, values_of_dofs
@@ -69,7 +70,7 @@ def servo_of_actuators(
     gain, bias, gear, control_range, force_range, joint_range = (
         jnp.asarray(x, model.dtype) for x in actuators.values
     )
-    control = jnp.clip(control, control_range[:, 0], control_range[:, 1])
+    control = clip_within(control, control_range[:, 0], control_range[:, 1])
     place = np.array(actuators.outputs, int)
     outputs = n + len(actuators.coupled)
     lengths, J = (jnp.zeros((0, *sizes), model.dtype) for sizes in ((), (model.nv,)))

@@ -194,8 +194,10 @@ def _checked_scene(robot: Imported) -> Scene:
         raise ArgumentError(
             f"the robot has {len(robot.constraints)} equality constraints, expected none"
         )
-    if robot.springs.joints:
-        raise ArgumentError(f"joint {robot.springs.joints[0]!r} has a spring, expected none")
+    if robot.passive.parts:
+        raise ArgumentError(
+            f"the robot has passive forces ({', '.join(robot.passive.parts)}), expected none"
+        )
     if robot.tendons.acting:
         raise ArgumentError(
             f"the robot has {len(robot.tendons.names)} tendons with properties, expected none"

@@ -189,3 +189,37 @@ SHAPES = """
   </worldbody>
 </mujoco>
 """
+
+# Every passive force: a floating base, two trees, and bodies that are welded to others.
+PASSIVE = """
+<mujoco model="passive">
+  <compiler angle="radian"/>
+  <option gravity="0.3 -0.2 -9.7"/>
+  <default><geom contype="0" conaffinity="0"/></default>
+  <worldbody>
+    <body name="trunk" gravcomp="0.4">
+      <freejoint name="root"/>
+      <inertial pos="0.1 -0.05 0.2" quat="1 0.2 0.3 -0.4" mass="4" diaginertia="0.3 0.2 0.15"/>
+      <body name="pack" pos="-0.1 0.2 0.1" quat="1 1 0 0" gravcomp="1.3">
+        <geom type="box" size="0.1 0.2 0.05" pos="0.02 0.03 0.04" mass="0.8"/>
+      </body>
+      <body name="arm" pos="0.2 -0.1 -0.3" quat="0.8 0 0.6 0" gravcomp="1">
+        <joint name="swing" axis="0.1 0.2 1" pos="0.1 0 0.05" ref="0.4" stiffness="2"
+               springref="-0.3" damping="0.6"/>
+        <geom type="capsule" size="0.05 0.1" pos="0.05 0.1 -0.2" euler="0.3 0 0.1" mass="1"/>
+        <body name="hand" pos="0 0 -0.4">
+          <joint name="wrist" type="ball" pos="0.02 0.03 0.1" stiffness="3" damping="0.3"/>
+          <geom type="ellipsoid" size="0.1 0.05 0.02" pos="0.05 0.01 -0.03" mass="0.4"/>
+        </body>
+      </body>
+    </body>
+    <body name="post" pos="2 0 0" gravcomp="1">
+      <geom size="0.1" mass="1"/>
+      <body name="sled" gravcomp="-0.5">
+        <joint name="rail" type="slide" axis="1 0 1" stiffness="5" springref="0.2"/>
+        <geom type="cylinder" size="0.05 0.1" pos="0.1 0 0" mass="0.5"/>
+      </body>
+    </body>
+  </worldbody>
+</mujoco>
+"""

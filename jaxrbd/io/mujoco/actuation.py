@@ -1,4 +1,4 @@
-"""Actuators and joint springs of a compiled MuJoCo model."""
+"""Actuators of a compiled MuJoCo model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from ...actuators import (
     Filter,
     FrameDisplacement,
     FrameForce,
-    JointSprings,
     Muscles,
     SliderCrank,
 )
@@ -248,33 +247,3 @@ def _bounds(limits: np.ndarray, limited: np.ndarray) -> np.ndarray:
     chosen = np.asarray(limited, bool)
     out[chosen] = limits[chosen]
     return out
-
-
-def read_springs(source: Source) -> JointSprings:
-    """The springs of the joints with stiffness."""
-    m = source.m
-    if source.disabled("SPRING", "PASSIVE"):
-        return JointSprings()
-    polynomial = source.field("jnt_stiffnesspoly", np.zeros((m.njnt, 1)))
-    plastic = source.field("jnt_springyield", np.zeros(m.njnt))
-    scalar, balls = [], []
-    for joint, name in enumerate(source.joints):
-        if polynomial[joint].any():
-            source.omit(f"joint {name!r}: polynomial stiffness")
-        if m.jnt_stiffness[joint] == 0:
-            continue
-        if plastic[joint] > 0:
-            source.omit(f"joint {name!r}: springyield")
-        elif source.is_free(joint):
-            source.omit(f"joint {name!r}: stiffness of a free joint")
-        else:
-            (scalar if source.is_scalar(joint) else balls).append(joint)
-    start = m.jnt_qposadr[balls].astype(int)[:, None]
-    return JointSprings(
-        [source.joints[joint] for joint in scalar],
-        np.array(m.jnt_stiffness[scalar]),
-        m.qpos_spring[m.jnt_qposadr[scalar]],
-        [source.joints[joint] for joint in balls],
-        np.array(m.jnt_stiffness[balls]),
-        m.qpos_spring[start + np.array([1, 2, 3, 0])],
-    )

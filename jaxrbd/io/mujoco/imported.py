@@ -14,7 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from ...actuators import AffineActuators, Filter, JointSprings
+from ...actuators import AffineActuators, Filter
 from ...constraints import Constraint
 from ...contact import Scene
 from ...errors import (
@@ -27,12 +27,14 @@ from ...errors import (
 )
 from ...model import Model, build_model, place_frames
 from ...model.joint_space import independent_index
+from ...passive import PassiveForces
 from ...spatial import Pose, compose, inverse
 from ...tendons import Tendons
-from .actuation import ReadActuators, read_actuators, read_springs
+from .actuation import ReadActuators, read_actuators
 from .coordinates import MujocoCoordinates, read_coordinates
 from .equalities import FollowerRules, read_constraints, read_followers
 from .geometry import read_scene
+from .passive import read_passive
 from .source import Source, mujoco_module
 from .tendons import read_tendons
 from .tree import read_tree
@@ -60,7 +62,8 @@ class Imported(NamedTuple):
     - `model`: the robot. Every body except the world, and every site, is a frame of the model;
     - `scene`: the ground, the shapes that can touch the ground, and the pairs of shapes that can
       touch each other, or None if nothing can touch;
-    - `actuators`, `springs`: joint forces, as functions of the state and the control;
+    - `actuators`: joint forces, as functions of the state and the control;
+    - `passive`: joint springs and gravity compensation, as functions of the state;
     - `tendons`: all tendons of the file. `tendons(model, q, v)` is the generalized force of their
       springs and their damping;
     - `filter`: the activation dynamics of the actuators. `filter.push` returns the control for
@@ -87,7 +90,7 @@ class Imported(NamedTuple):
     scene: Scene | None
     actuators: AffineActuators
     filter: Filter
-    springs: JointSprings
+    passive: PassiveForces
     tendons: Tendons
     constraints: tuple[Constraint, ...]
     inactive_constraints: tuple[Constraint, ...]
@@ -198,7 +201,7 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
     The forces and the acceleration of MuJoCo without contacts and constraints are
 
         activation, filtered = filter.push(activation, control, dt)
-        tau = actuators(model, q, v, filtered) + springs(model, q)
+        tau = actuators(model, q, v, filtered) + passive(model, q, v)
         a = tendon_dynamics(model.with_dissipation(), robot.tendons, q, v, tau)
 
     if no joint has `frictionloss`. Without tendons, `forward_dynamics` gives this acceleration. The
@@ -236,7 +239,7 @@ def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[s
     name = source.m.names[: source.m.names.find(b"\0")].decode() or "robot"
     tendons = read_tendons(source, tree.sites)
     drives = read_actuators(source, tendons, tree.sites)
-    springs = read_springs(source)
+    passive = read_passive(source)
     active, inactive = read_constraints(source, followers.equalities, tree.sites, tendons)
     scene, pairs, warned = read_scene(source)
     if strict and source.omitted:
@@ -256,7 +259,7 @@ def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[s
         scene=scene,
         actuators=drives.actuators,
         filter=drives.filter,
-        springs=springs,
+        passive=passive,
         tendons=tendons,
         constraints=active,
         inactive_constraints=inactive,

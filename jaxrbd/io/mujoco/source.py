@@ -81,6 +81,11 @@ class Source:
         bits = [getattr(self.mj.mjtDisableBit, f"mjDSBL_{flag}", 0) for flag in flags]
         return any(int(bit) & self.m.opt.disableflags for bit in bits)
 
+    @property
+    def passive_disabled(self) -> bool:
+        """Whether flags disable all passive forces: in MuJoCo, two flags together, or one flag."""
+        return self.disabled("PASSIVE") or (self.disabled("SPRING") and self.disabled("DAMPER"))
+
     def enabled(self, flag: str) -> bool:
         """Whether the flag `mjENBL_...` is set."""
         bit = getattr(self.mj.mjtEnableBit, f"mjENBL_{flag}", 0)

@@ -47,8 +47,6 @@ def read_tree(source: Source, followers: dict[str, Mimic | Follow]) -> Tree:
         name, parent = source.bodies[body], _link(source, int(m.body_parentid[body]))
         place = source.pose(m.body_pos[body], m.body_quat[body])
         anchor = np.zeros(3)
-        if m.body_gravcomp[body] != 0:
-            source.omit(f"body {name!r}: gravcomp {m.body_gravcomp[body]:g}")
         first, count = int(m.body_jntadr[body]), int(m.body_jntnum[body])
         if count and source.carriers[body]:
             mocap = source.bodies[source.carriers[body]]

@@ -1,0 +1,14 @@
+"""Bounds of values, with the derivatives that an optimiser needs at a bound."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import Array
+
+
+def clip_within(x: Array, low: Array | int, high: Array | int) -> Array:
+    """`jnp.clip`, but the derivative by x is 1 where x is equal to a bound.
+
+    There `jnp.clip` has the derivative 1/2, so a solver with bounds on x would see wrong gradients.
+    """
+    return jnp.where(x < low, low, jnp.where(x > high, high, x))

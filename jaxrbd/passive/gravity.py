@@ -1,0 +1,106 @@
+"""Gravity compensation of links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from .._math.linear import matmul
+from ..algorithms.kinematics import Kinematics, forward_kinematics
+from ..algorithms.places import bodies_of, find_places
+from ..errors import ArgumentError
+from ..model import Model, arguments
+from ..model.joints_by_name import parameters
+from ..spatial import Pose
+from .point_forces import generalized_force_at_points, points_in_frames
+
+
+class GravityCompensation(eqx.Module):
+    """Forces that balance the weights of n links, in part or in whole.
+
+    Link i has the force `-factors[i] masses[i] g` at its center of mass, where g is the gravity of
+    the model. With the factor 1, the link has no weight. With a factor above 1, it is buoyant.
+
+    - `frames`: the names of n frames, usually the frames of links;
+    - `factors` (n,): the compensated parts of the weights;
+    - `masses` (n,) in kg, and `centers` (n, 3) in m: the masses of the links, and their centers of
+      mass in the frames. They do not change the inertia of the robot.
+
+    Raises ArgumentError for a wrong shape, a value that is NaN, and a negative mass. Source:
+    MuJoCo, XML reference, body, attribute gravcomp.
+    """
+
+    frames: tuple[str, ...] = eqx.field(static=True)
+    factors: Float[arguments.Parameter, " n"]
+    masses: Float[arguments.Parameter, " n"]
+    centers: Float[arguments.Parameter, "n 3"]
+
+    def __init__(
+        self,
+        frames: Sequence[str],
+        factors: ArrayLike | Sequence,
+        masses: ArrayLike | Sequence,
+        centers: ArrayLike | Sequence,
+    ):
+        if isinstance(frames, str):
+            raise ArgumentError(f"frames is {frames!r}, expected a sequence of names")
+        self.frames = tuple(frames)
+        n = len(self.frames)
+        self.factors = parameters(factors, "factors", np.zeros(n))
+        self.masses = parameters(masses, "masses", np.zeros(n))
+        arguments.require(self.masses, lambda x: x >= 0, "masses", "0 or more")
+        self.centers = parameters(centers, "centers", np.zeros((n, 3)))
+
+    def __call__(self, model: Model, q: Array | Kinematics) -> Float[Array, " nv"]:
+        """The generalized force (nv,) in N and N m, for q (nq,) or its `Kinematics`.
+
+        Raises ArgumentError for an unknown frame.
+        """
+        return _compensation(model, self, q)
+
+    def energy(self, model: Model, q: Array | Kinematics) -> Float[Array, ""]:
+        """The potential energy in J, for q (nq,); zero with all centers of mass at the origin.
+
+        Errors as in `__call__`.
+        """
+        return _compensation_energy(model, self, q)
+
+
+@arguments.compiled(arrays=("q",))
+def _compensation(model: Model, compensation: GravityCompensation, q: Array | Kinematics) -> Array:
+    """See `GravityCompensation.__call__`."""
+    kinematics = forward_kinematics.unchecked(model, q)
+    bodies = bodies_of(model, compensation.frames)
+    _, X = points_in_frames(model, kinematics, compensation.frames, _centers(model, compensation))
+    return generalized_force_at_points(model, kinematics, bodies, X.p, _forces(model, compensation))
+
+
+@arguments.compiled(arrays=("q",))
+def _compensation_energy(
+    model: Model, compensation: GravityCompensation, q: Array | Kinematics
+) -> Array:
+    """See `GravityCompensation.energy`."""
+    kinematics = forward_kinematics.unchecked(model, q)
+    centers = _centers(model, compensation)
+    places = find_places(model, kinematics, compensation.frames, centers)
+    return -jnp.sum(_forces(model, compensation) * places.X.X_WF.p)
+
+
+def _centers(model: Model, compensation: GravityCompensation) -> Pose:
+    """The poses of the centers of mass in the frames."""
+    p = jnp.asarray(compensation.centers, model.dtype)
+    return Pose(jnp.broadcast_to(jnp.eye(3, dtype=model.dtype), (len(p), 3, 3)), p)
+
+
+def _forces(model: Model, compensation: GravityCompensation) -> Float[Array, "n 3"]:
+    """The forces in world axes, in N."""
+    factors, masses = (
+        jnp.asarray(x, model.dtype) for x in (compensation.factors, compensation.masses)
+    )
+    return matmul((-factors * masses)[:, None], model.gravity[None])

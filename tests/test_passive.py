@@ -1,0 +1,202 @@
+"""Passive forces: laws, derivatives, wrong arguments, and comparison with MuJoCo."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+from jaxrbd.io.mujoco import from_mujoco
+from jaxrbd.joints import Custom
+from jaxrbd.model import Mimic
+from jaxrbd.passive import GravityCompensation, JointSprings, PassiveForces
+from support import mjcf, zoo
+from support.joint_chain import chain
+
+MODEL = chain()
+FREE = zoo.small()  # "j0" is a free-flyer
+FREE_Q = rbd.neutral(FREE)
+COUPLED = chain(Mimic("b", 2.0, 0.1))
+SPRINGS = JointSprings(
+    ("a", "b", "d"), (1.0, 2.0, 3.0), (0.1, 0.2, -0.3), ("c",), (4.0,), [[0.1, 0.2, 0.3, 2]]
+)
+
+
+def state(model, seed=0):
+    q = rbd.random_configuration(model, jax.random.key(seed))
+    return q, jnp.asarray(np.random.default_rng(seed).normal(size=model.nv))
+
+
+# ------------------------------------------------------------------------------------------ springs
+
+
+def test_the_power_of_springs_is_the_rate_of_their_energy():
+    """Behind a joint of one's own, with two velocities and six rows in the motion subspaces."""
+    model = chain(Mimic("b", 2.0, 0.1), Custom(2, zoo.crank))
+    q, v = state(model)
+    springs = JointSprings(("d", "b"), (1.0, 2.0), None, ("c",), (6.0,))
+
+    @jax.jit
+    def powers(q, v):
+        def energy(t):
+            return springs.energy(model, rbd.integrate(model, q, t * v))
+
+        return jnp.sum(springs(model, q) * v), -jax.jvp(energy, (0.0,), (1.0,))[1]
+
+    found, expected = powers(q, v)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("model", [MODEL, COUPLED], ids=["independent", "coupled"])
+def test_springs_have_an_energy(model):
+    """The force is minus the gradient of the energy, and zero at rest."""
+    for seed in range(3):
+        q, _ = state(model, seed)
+        slope = rbd.gradient(model, lambda q: SPRINGS.energy(model, q))(q)
+        np.testing.assert_allclose(SPRINGS(model, q), -slope, atol=1e-12)
+    ball = np.array([0.1, 0.2, 0.3, 2])
+    rest = jnp.array([0.1, 0.2, *ball / np.linalg.norm(ball), -0.3])
+    if model is MODEL:
+        np.testing.assert_allclose(SPRINGS(model, rest), np.zeros(6), atol=1e-15)
+        np.testing.assert_allclose(SPRINGS.energy(model, rest), 0, atol=1e-15)
+        # A quaternion of any length is a rotation, here by 0.05 rad about each axis of the body.
+        near = rbd.integrate(model, rest, jnp.full(6, 0.05)).at[2:6].multiply(-3)
+        expected = -0.05 * np.array([1, 2, 4, 4, 4, 3])
+        np.testing.assert_allclose(SPRINGS(model, near), expected, atol=1e-14)
+
+
+def test_several_springs_of_one_joint_add_up():
+    q, _ = state(MODEL)
+    double = JointSprings(("b", "a", "b"), (1.0, 2.0, 3.0), (0.1, 0.0, -0.5))
+    b = 1.0 * (q[1] - 0.1) + 3.0 * (q[1] + 0.5)
+    np.testing.assert_allclose(double(MODEL, q), [-2 * q[0], -b, 0, 0, 0, 0], atol=1e-14)
+
+
+def test_single_precision():
+    model = MODEL.astype("float32")
+    q, v = (x.astype("float32") for x in state(MODEL))
+    parts = SPRINGS, GravityCompensation(("lb",), (1.0,), (2.0,), np.ones((1, 3)))
+    passive = PassiveForces(*parts)
+    traced = jax.eval_shape(lambda q, v: (passive(model, q, v), passive.energy(model, q)), q, v)
+    assert {x.dtype.name for x in jax.tree.leaves(traced)} == {"float32"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"joints": "a"}, "joints is 'a'"),
+        ({"balls": "c"}, "balls is 'c'"),
+        ({"stiffness": (1.0, 2.0)}, r"stiffness has shape \(2,\)"),
+        ({"ball_rest": [[0.0, 1]]}, "ball_rest has shape"),
+    ],
+)
+def test_wrong_parameters_of_springs(change, message):
+    with pytest.raises(rbd.ArgumentError, match=message):
+        JointSprings(**{"joints": ("a",), "stiffness": (1.0,)} | change)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda q, v: JointSprings(("c",), (1.0,))(MODEL, q), "'c' has 3 degrees"),
+        (lambda q, v: JointSprings(balls=("a",), ball_stiffness=(1.0,))(MODEL, q), "'a' is no"),
+        (lambda q, v: JointSprings(balls=("j0",), ball_stiffness=(1,))(FREE, FREE_Q), "'j0' is no"),
+        (lambda q, v: SPRINGS(MODEL, 0 * q), "zero quaternion"),
+        (lambda q, v: GravityCompensation(("x",), *ONE)(MODEL, q), "no frame 'x'"),
+        (lambda q, v: GravityCompensation("la", *ONE), "frames is 'la', expected a sequence"),
+        (lambda q, v: GravityCompensation(("la",), *ONE[:2], (0, 0, 0)), "centers has shape"),
+        (lambda q, v: GravityCompensation(("la",), (1.0,), (-1.0,), [[0, 0, 0]]), "masses is"),
+        (lambda q, v: PassiveForces(SPRINGS)(MODEL, q, v[1:]), "v has shape"),
+    ],
+)
+def test_wrong_calls(call, message):
+    with pytest.raises(rbd.ArgumentError, match=message):
+        call(*state(MODEL))
+
+
+# ----------------------------------------------------------------------------- gravity compensation
+
+
+ONE = (1.0,), (1.0,), [[0.0, 0, 0]]
+
+
+def test_compensated_links_have_no_weight():
+    """With all links compensated, the robot floats; the energy is minus the potential energy."""
+    mass, centers = np.ones(4), np.tile([0.1, 0.2, 0.3], (4, 1))
+    compensation = GravityCompensation(("la", "lb", "lc", "ld"), mass, mass, centers)
+    for model in (MODEL, COUPLED):
+        q, v = state(model)
+        passive = PassiveForces(gravity_compensation=compensation)
+        weight = rbd.gravity_force(model, q)
+        np.testing.assert_allclose(passive(model, q, v), weight, rtol=0, atol=1e-13)
+        total = passive.energy(model, q) + rbd.potential_energy(model, q)
+        np.testing.assert_allclose(total, 0, atol=1e-13)
+
+
+def test_the_force_of_gravity_compensation_is_minus_the_gradient_of_its_energy():
+    compensation = GravityCompensation(
+        ("lc", "lc", "ld"), (0.3, -1.0, 2.0), (1.0, 2.0, 3.0), np.arange(9.0).reshape(3, 3)
+    )
+    q, _ = state(MODEL, 3)
+    slope = rbd.gradient(MODEL, lambda q: compensation.energy(MODEL, q))(q)
+    np.testing.assert_allclose(compensation(MODEL, q), -slope, rtol=0, atol=1e-11)
+    poses = rbd.forward_kinematics(MODEL, q)
+    np.testing.assert_array_equal(compensation(MODEL, poses), compensation(MODEL, q))
+
+
+def test_a_robot_without_joints_has_no_generalized_force():
+    model = rbd.load_robot("pendulum")
+    fixed = rbd.model.lock_joints(model, dict.fromkeys(model.joint_names, 0.0))
+    compensation = GravityCompensation(fixed.frame_names[:1], *ONE)
+    assert PassiveForces(None, compensation)(fixed, jnp.zeros(0), jnp.zeros(0)).shape == (0,)
+
+
+# ------------------------------------------------------------------------------------------- MuJoCo
+
+
+@functools.cache
+def imported(*flags, **changes):
+    """MuJoCo's model of `mjcf.PASSIVE` with disabled flags, and our import."""
+    text = mjcf.PASSIVE
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    compiled = mujoco.MjModel.from_xml_string(text)
+    for flag in flags:
+        compiled.opt.disableflags |= getattr(mujoco.mjtDisableBit, f"mjDSBL_{flag}")
+    return compiled, from_mujoco(compiled)
+
+
+@jax.jit
+def forces(found, qpos, qvel):
+    model, passive, coordinates = found
+    q = coordinates.q(model, qpos)
+    v = coordinates.v(model, q, qvel)
+    tau = passive(model, q, v)
+    total = tau + rbd.passive_force(model, q, v)
+    a = rbd.forward_dynamics(model.with_dissipation(), q, v, tau)
+    return coordinates.qfrc(model, q, total), coordinates.qacc(model, q, v, a)
+
+
+@pytest.mark.parametrize(
+    "flags", [(), ("SPRING",), ("DAMPER",), ("GRAVITY",), ("SPRING", "DAMPER")]
+)
+def test_passive_forces_agree_with_mujoco(flags):
+    compiled, found = imported(*flags)
+    for seed in range(3):
+        data = mjcf.random_state(compiled, np.random.default_rng(seed))
+        mujoco.mj_forward(compiled, data)
+        parts = found.model, found.passive, found.coordinates
+        force, qacc = forces(parts, np.array(data.qpos), np.array(data.qvel))
+        for ours, theirs in ((force, data.qfrc_passive), (qacc, data.qacc_smooth)):
+            scale = np.max(np.abs(theirs), initial=1)
+            np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9 * scale)
+
+
+def test_forces_that_do_not_act_are_left_out():
+    assert imported("SPRING", "DAMPER")[1].passive.parts == ()
+    assert imported("GRAVITY")[1].passive.parts == ("springs",)
+    assert imported("SPRING")[1].passive.parts == ("gravity_compensation",)
+    assert imported()[1].passive.gravity_compensation.frames == ("trunk", "pack", "arm", "sled")
