@@ -12,6 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
+from .._math.clip import clip_within
 from ..errors import ArgumentError
 from ..model import arguments
 from ..model.joints_by_name import parameters, ranges
@@ -185,7 +186,7 @@ def activation_time(
     of musculotendon dynamics", 2013; the smooth change is that of MuJoCo, chapter "Modeling",
     section "Muscle actuators".
     """
-    scale = 0.5 + 1.5 * jnp.clip(activation, 0, 1)
+    scale = 0.5 + 1.5 * clip_within(activation, 0, 1)
     rise, fall = rise * scale, fall / scale
     difference = excitation - activation
     smooth = width > 0
