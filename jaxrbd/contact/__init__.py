@@ -9,7 +9,7 @@ heights, and `shape_pairs.py` pairs of shapes. There are two models of contact:
   makes its servo from affine actuators, such as the actuators of MJCF files.
 """
 
-from .actuator_servo import servo_of_actuators
+from .actuator_servo import servo_of_actuators, servo_of_forces
 from .compliant import ContactForce, contact_energy, contact_force
 from .convex import ContactStep, contact_step
 from .height_grid import HeightGrid
@@ -55,4 +55,5 @@ __all__ = [
     "contact_step",
     "inverse_inertias",
     "servo_of_actuators",
+    "servo_of_forces",
 ]

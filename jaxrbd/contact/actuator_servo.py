@@ -1,10 +1,12 @@
-"""Converts affine actuators to a `Servo` and joint forces for a contact step.
+"""Converts actuators to a `Servo` and joint forces for a contact step.
 
-The servo uses the q and v after the time step. An actuator without stiffness and damping becomes a
+The servo uses the q and v after the time step. A force without stiffness and damping becomes a
 joint force.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +22,7 @@ from ..actuators.joint_values import joints_of_dofs, values_of_dofs
 from ..actuators.muscle import muscle_forces
 from ..actuators.transmissions import transmission_lengths_and_arms
 from ..algorithms.kinematics import forward_kinematics
+from ..configuration import integrate
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joints_by_name import scalar_joints
@@ -122,6 +125,35 @@ def servo_of_actuators(
     )
     force = jnp.clip(constant[n:], bounds[:, 0], bounds[:, 1]) + explicit[n:]
     return servo._replace(tendons=driven), tau + matmul(force, J)
+
+
+def servo_of_forces(
+    force: Callable[[Array, Array], Array], model: Model, q: ArrayLike, v: ArrayLike
+) -> tuple[Servo, Float[Array, " nv"]]:
+    """A servo and joint forces tau (nv,), which together act as any joint forces, stably.
+
+    - `force`: a function of q (nq,) and v (nv,) that returns joint forces (nv,) in N or N m, such
+      as a DC motor with its controller, or a neural network of an actuator;
+    - `q` (nq,), `v` (nv,): the state before the step.
+
+    tau is `force(q, v)`. The servo changes each joint force during the step, with the derivatives
+    of the force by its own coordinate and its own velocity: a stiffness and a damping. Where such a
+    derivative is positive, the stiffness or the damping is zero. So
+    `contact_step(..., tau, dt, servo=servo)` is stable for forces that are stiff and damped in each
+    joint. Derivatives by the coordinates of other joints have no part in the servo.
+
+    Raises ArgumentError for a result of `force` with another shape or dtype.
+    """
+    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
+    zero = jnp.zeros_like(v)
+
+    def at(dq: Array, dv: Array) -> Array:
+        found = force(integrate.unchecked(model, q, dq), v + dv)
+        return arguments.velocity(model, found, "the result of force")
+
+    by_q, by_v = jax.jacfwd(at, argnums=(0, 1))(zero, zero)
+    gains = PD(*(jnp.maximum(-jnp.diagonal(J), 0) for J in (by_q, by_v)))
+    return Servo(gains, None, velocity=v, error=zero), at(zero, zero)
 
 
 def _muscle_tangents(muscles: Muscles, length: Array, rate: Array, control: Array) -> Array:
