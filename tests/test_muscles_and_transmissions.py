@@ -157,6 +157,7 @@ def lengths_at(scaled):
         (0.75, 0, (0.5, 0.5), 0),  # the middles of both flanks
         (1.3, 0, (0.5, 0.5), 0.5),
         (1, -1, (0, 0), 0),  # the largest speed of shortening, and half of it
+        (1, -2, (0, 0), 0),
         (1, -0.5, (0.25, 0.25), 0),
         (1, 0.2, (1.2, 1), 0),  # the largest force, and beyond
         (1, 7, (1.2, 1), 0),
