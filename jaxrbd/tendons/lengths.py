@@ -53,13 +53,15 @@ class _Wraps(NamedTuple):
     """The shapes of n lines.
 
     - `place` (n,): the place of each shape; `side` (n,): the place of the side site, or -1;
-    - `is_sphere` (n,): spheres or cylinders; `radius`: the radii in m, a list.
+    - `is_sphere` (n,): spheres or cylinders; `radius`: the radii in m, a list;
+    - `inside`: for each line `Wrap.side_is_inside`, a list.
     """
 
     place: np.ndarray
     side: np.ndarray
     is_sphere: np.ndarray
     radius: list[Any]
+    inside: list[bool | None]
 
 
 class _Layout(NamedTuple):
@@ -88,6 +90,7 @@ def _layout(tendons: Sequence[Tendon]) -> _Layout:
     wrapped: list[tuple[int, int, int, int]] = []
     shapes: list[tuple[int, int, bool]] = []
     radius: list[Any] = []
+    inside: list[bool | None] = []
 
     def add_place(frame: str | None, position: Any, rotation: Any) -> int:
         frames.append(frame)
@@ -122,6 +125,7 @@ def _layout(tendons: Sequence[Tendon]) -> _Layout:
                         )
                     )
                     radius.append(wrap.shape.radius)
+                    inside.append(wrap.side_is_inside)
                 last, wrap = end, None
 
     def lines(rows: list[tuple[int, int, int, int]]) -> _Lines:
@@ -129,7 +133,7 @@ def _layout(tendons: Sequence[Tendon]) -> _Layout:
         return _Lines(table[:, 0], table[:, 1], table[:, 2:])
 
     table = np.array(shapes, int).reshape(-1, 3)
-    wraps = _Wraps(table[:, 0], table[:, 1], table[:, 2].astype(bool), radius)
+    wraps = _Wraps(table[:, 0], table[:, 1], table[:, 2].astype(bool), radius, inside)
     return _Layout(frames, R, p, lines(straight), lines(wrapped), wraps, divisors)
 
 
@@ -259,6 +263,9 @@ def _wrapped_lines(model: Model, X: Pose, layout: _Layout) -> Line:
     operands = [local(lines.ends[:, 0]), local(lines.ends[:, 1]), radius, wraps.is_sphere]
     if np.any(wraps.side >= 0):
         operands += [local(wraps.side), wraps.side >= 0]
+    if not all(x is False for x in wraps.inside):
+        # 1 and 0: known to be inside or outside; -1: not known.
+        operands.append(np.array([-1 if x is None else x for x in wraps.inside], int))
     found = jax.vmap(wrapped_line)(*operands)
     return Line(found.length, rotate(X_S.R, found.f_0), rotate(X_S.R, found.f_1))
 

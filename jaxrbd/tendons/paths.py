@@ -46,12 +46,18 @@ class Wrap(eqx.Module):
       the longer path if it lies behind the shape: if its direction, seen from the center, is
       between the directions opposite to the two ends. For a sphere, the point is projected onto
       the plane of the center and both ends.
+
+    The attribute `side_is_inside` states whether the point is closer to the center than the radius.
+    It is known if the point has the `frame` of the shape and no value is traced, and stays the same
+    if a value is changed later; it is None if it is found for each state. A known value makes the
+    programs smaller.
     """
 
     shape: Sphere | Cylinder
     X_FS: Pose
     side: PathPoint | None
     frame: str | None = eqx.field(static=True)
+    side_is_inside: bool | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -72,6 +78,16 @@ class Wrap(eqx.Module):
             raise ArgumentError(
                 f"side is {side!r}, expected a PathPoint, the name of a frame, or None"
             )
+        self.side_is_inside = False if self.side is None else self._side_is_inside(self.side)
+
+    def _side_is_inside(self, side: PathPoint) -> bool | None:
+        if side.frame != self.frame:
+            return None
+        values = side.position, self.X_FS.p, self.shape.radius
+        position, center, radius = (arguments.known(x) for x in values)
+        if position is None or center is None or radius is None:
+            return None
+        return bool(np.linalg.norm(position - center) < radius)
 
 
 class Pulley(eqx.Module):

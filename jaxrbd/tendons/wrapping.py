@@ -31,7 +31,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from .._math.components import cross, norm, square_root
 from .._math.linear import matmul
@@ -72,12 +72,15 @@ def wrapped_line(
     is_sphere: Bool[Array, ""],
     side: Float[Array, "3"] | None = None,
     has_side: Bool[Array, ""] | None = None,
+    inside: Int[Array, ""] | None = None,
 ) -> Line:
     """The part of a tendon from a point x_0 to x_1, past a sphere or around a cylinder.
 
     - `x_0`, `x_1` in m, in the frame of the shape; the axis of a cylinder is z. Cylinders have no
       ends;
-    - `side` in m: the side site, in the frame of the shape; it counts if `has_side` is True.
+    - `side` in m: the side site, in the frame of the shape; it counts if `has_side` is True;
+    - `inside`: whether the side site is inside, 1 or 0, or -1 if it depends on its position. If it
+      is None, the site is outside.
 
     If the tendon does not touch the shape, the line is straight. The length has continuous first
     derivatives where a tendon begins to touch. The side site has no derivatives, because it only
@@ -91,10 +94,12 @@ def wrapped_line(
     else:
         side = lax.stop_gradient(side)
         direction = matmul(lax.stop_gradient(axes), side)
-        inside = has_side & (_square(side) < radius * radius)
-        outer = _outer_path(a, b, radius, direction, has_side)
-        inner = _inner_path(a, b, radius, inside)
-        path = jax.tree.map(lambda x, y: jnp.where(inside, x, y), inner, outer)
+        path = _outer_path(a, b, radius, direction, has_side)
+        if inside is not None:
+            found = _square(side) < radius * radius
+            bends = has_side & jnp.where(inside < 0, found, inside > 0)
+            inner = _inner_path(a, b, radius, bends)
+            path = jax.tree.map(lambda x, y: jnp.where(bends, x, y), inner, path)
     # Unused lengths become 1, so their derivatives are not NaN.
     planar = jnp.where(path.used, path.length, 1)
     length = jnp.sqrt(planar * planar + height * height)

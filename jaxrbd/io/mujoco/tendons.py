@@ -71,6 +71,15 @@ def _property(source: Source, field: str) -> np.ndarray:
     return np.zeros_like(values) if source.disabled(*_FIELDS[field]) else values
 
 
+def _side(source: Source, site: int, body: int, sites: dict[str, str]) -> PathPoint:
+    """A side site; if it is on the body of the shape, as a point in the frame of the body."""
+    if body > 0 and source.m.site_bodyid[site] == body:
+        return PathPoint(source.bodies[body], source.m.site_pos[site].copy())
+    if body == 0 and source.m.site_bodyid[site] == 0:
+        return PathPoint(None, source.m.site_pos[site].copy())
+    return PathPoint(sites[source.sites[site]])
+
+
 def _tendon(source: Source, tendon: int, sites: dict[str, str]) -> Tendon:
     m = source.m
     parts = range(m.tendon_adr[tendon], m.tendon_adr[tendon] + m.tendon_num[tendon])
@@ -87,8 +96,8 @@ def _tendon(source: Source, tendon: int, sites: dict[str, str]) -> Tendon:
         elif kind == "site":
             path.append(PathPoint(sites[source.sites[index]]))
         else:
-            side = PathPoint(sites[source.sites[int(parameter)]]) if parameter >= 0 else None
             body = int(m.geom_bodyid[index])
+            side = _side(source, int(parameter), body, sites) if parameter >= 0 else None
             H = source.pose(m.geom_pos[index], m.geom_quat[index])
             radius = float(m.geom_size[index, 0])
             shape = Sphere(radius) if kind == "sphere" else Cylinder(radius, m.geom_size[index, 1])
