@@ -415,6 +415,11 @@ FULL |= {"limits": [[0.0, 1e9]]}
         ({"stiffness": [400.0], "rest": [[1.0, 1.0]], "damping": [80.0]}, 1.0 + 2 * 9.81 / 400),
         ({"friction": [25.0]}, 0.9),
         ({"stiffness": [1e7], "rest": [[-np.inf, 1.1]]}, 1.1 + 2 * 9.81 / 1e7),
+        # A stiff spring with the tension 1e7 x^3, and damping.
+        (
+            {"stiffness": [[0.0, 0, 1e7]], "rest": [[0.2, 1.1]], "damping": [[80.0, 20, 0]]},
+            1.1 + (2 * 9.81 / 1e7) ** (1 / 3),
+        ),
     ],
 )
 def test_a_rope_holds_a_weight(properties, length):
@@ -439,12 +444,15 @@ def test_a_rope_that_is_too_short_pushes_and_a_weak_friction_slides():
     assert float(impulse[0]) == pytest.approx(0.004 * 5.0)
 
 
-def test_a_step_has_the_acceleration_of_the_dynamics():
+@pytest.mark.parametrize(
+    ("stiffness", "damping"),
+    [(30.0, 2.0), ([30.0, 50.0, -9.0], [2.0, 3.0, 4.0]), ([30.0, -900.0, 0.0], [0.0, 0.0, 1.0])],
+    ids=["constants", "polynomials", "negative stiffness"],
+)
+def test_a_step_has_the_acceleration_of_the_dynamics(stiffness, damping):
     q, v = jnp.array([-0.2, 0.3]), jnp.array([0.4, -1.0])
-    cables = Tendons(
-        [ROPE],
-        **FULL | {"stiffness": [30.0], "rest": [[0.2, 0.9]], "damping": [2.0], "armature": [1.5]},
-    )
+    laws = {"stiffness": [stiffness], "rest": [[0.2, 0.9]], "damping": [damping]}
+    cables = Tendons([ROPE], **FULL | laws | {"armature": [1.5]})
     a = tendons.tendon_dynamics(BOB.model, cables, q, v, jnp.zeros(2))
     dt = 1e-6
     _, after, _ = fall(cables, q, v, dt, 1)

@@ -63,7 +63,7 @@ class Imported(NamedTuple):
     - `scene`: the ground, the shapes that can touch the ground, and the pairs of shapes that can
       touch each other, or None if nothing can touch;
     - `actuators`: joint forces, as functions of the state and the control;
-    - `passive`: joint springs and gravity compensation, as functions of the state;
+    - `passive`: springs, nonlinear damping and gravity compensation, as functions of the state;
     - `tendons`: all tendons of the file. `tendons(model, q, v)` is the generalized force of their
       springs and their damping;
     - `filter`: the activation dynamics of the actuators. `filter.push` returns the control for
