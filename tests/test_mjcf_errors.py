@@ -100,10 +100,6 @@ REFUSED = {
         {"base_joint": "<joint name='free' type='free' frictionloss='1'/>"},
         "joint 'free': frictionloss of the translation of a free joint",
     ),
-    "ball range": (
-        {"ball": "limited='true' range='0 1'"},
-        "joint 'ball': range of a ball joint",
-    ),
     "dynamics": ({"bottom": general("dyntype='integrator'")}, "actuator 'm': dyntype integrator"),
     "filter": (
         {"bottom": general("dyntype='filter' dynprm='0'")},
@@ -290,13 +286,12 @@ def test_polynomials_of_tendons_are_read_unless_a_flag_disables_them():
 
 
 def test_one_message_names_all_features():
-    places = {"option": "density='1'", "ball": "limited='true' range='0 1'", "bottom": PLASTIC}
+    places = {"option": "density='1'", "hinge": "stiffness='1' springyield='1'", "bottom": PLASTIC}
     with pytest.raises(rbd.RobotFileError) as error:
         load_mjcf(text(**places))
     assert str(error.value) == (
-        "<string>: no counterpart for option density 1 (fluid forces); joint 'ball': range "
-        "of a ball joint; "
-        "tendon 't': springyield (strict=False leaves this out)"
+        "<string>: no counterpart for option density 1 (fluid forces); tendon 't': "
+        "springyield; joint 'hinge': springyield (strict=False leaves this out)"
     )
     assert error.value.file == "<string>"
 

@@ -13,8 +13,8 @@ from jaxtyping import Float
 from .._math.components import cross
 from ..errors import ArgumentError
 from ..model import Model, arguments
+from ..model.joint_places import free_places
 from ..model.joint_space import independent_joint_force, joint_rates
-from .joint_places import free_places
 
 
 class FixedAxesArmature(eqx.Module):

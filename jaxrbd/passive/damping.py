@@ -15,9 +15,9 @@ from .. import so3
 from .._math.polynomials import polynomial
 from ..errors import ArgumentError
 from ..model import Model, arguments
+from ..model.joint_places import free_places, is_free
 from ..model.joint_space import independent_joint_force, joint_coordinates, joint_rates
 from ..model.joints_by_name import polynomials
-from .joint_places import free_places, is_free
 
 
 class PolynomialDamping(eqx.Module):

@@ -17,9 +17,9 @@ from .._math.components import square_root
 from .._math.polynomials import polynomial, spring_energy
 from ..errors import ArgumentError
 from ..model import Model, arguments
+from ..model.joint_places import ball_places, free_places
 from ..model.joint_space import independent_joint_force, joint_coordinates
 from ..model.joints_by_name import parameters, polynomials, scalar_joints
-from .joint_places import ball_places, free_places
 
 
 class JointSprings(eqx.Module):

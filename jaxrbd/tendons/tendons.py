@@ -22,7 +22,7 @@ from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joints_by_name import parameters, polynomials, ranges
 from .lengths import LengthsAndArms, lengths, lengths_and_arms
-from .paths import FixedTendon, SpatialTendon, Tendon
+from .paths import FixedTendon, RotationAngle, SpatialTendon, Tendon
 
 
 class Tendons(eqx.Module):
@@ -37,7 +37,7 @@ class Tendons(eqx.Module):
     properties act in `contact.contact_step`, and the armature also in `tendon_dynamics`. A property
     that is None, the default, does not act; it makes smaller programs than zeros.
 
-    - `tendons`: `FixedTendon`s and `SpatialTendon`s, in any order;
+    - `tendons`: `FixedTendon`s, `SpatialTendon`s and `RotationAngle`s, in any order;
     - `stiffness` (n,) or (n, p) in N/m, and `rest` (n, 2) in m, the lengths between which the
       spring has no tension; by default zero. With `(-inf, L)`, the tendon only pulls;
     - `damping` (n,) or (n, p) in N s/m;
@@ -72,10 +72,10 @@ class Tendons(eqx.Module):
     ):
         self.tendons = tuple(tendons)
         for place, tendon in enumerate(self.tendons):
-            if not isinstance(tendon, FixedTendon | SpatialTendon):
+            if not isinstance(tendon, FixedTendon | SpatialTendon | RotationAngle):
                 raise ArgumentError(
-                    f"entry {place} of tendons is {tendon!r}, expected a FixedTendon or a "
-                    "SpatialTendon"
+                    f"entry {place} of tendons is {tendon!r}, expected a FixedTendon, "
+                    "a SpatialTendon or a RotationAngle"
                 )
         n = len(self.tendons)
 
@@ -114,7 +114,8 @@ class Tendons(eqx.Module):
 
         Where a tendon begins to touch a shape, the first derivatives are continuous, and the second
         derivatives of one side are returned. Raises ArgumentError for an unknown frame or joint,
-        and for a joint that does not have exactly one degree of freedom.
+        and for a joint that does not have exactly one degree of freedom, or, for a `RotationAngle`,
+        is not spherical.
         """
         return _lengths(model, self, q)
 

@@ -64,8 +64,8 @@ class Imported(NamedTuple):
       touch each other, or None if nothing can touch;
     - `actuators`: joint forces, as functions of the state and the control;
     - `passive`: springs, nonlinear damping and gravity compensation, as functions of the state;
-    - `tendons`: all tendons of the file. `tendons(model, q, v)` is the generalized force of their
-      springs and their damping;
+    - `tendons`: all tendons of the file, then the limits of the rotations of ball joints.
+      `tendons(model, q, v)` is the generalized force of their springs and their damping;
     - `filter`: the activation dynamics of the actuators. `filter.push` returns the control for
       `actuators`. It does not change the control of an actuator without dynamics;
     - `constraints`: the equality constraints that are active at the start;

@@ -6,7 +6,15 @@ import numpy as np
 
 from ...collision.distances import pose_of
 from ...model.shapes import Cylinder, Sphere
-from ...tendons import FixedTendon, PathPoint, Pulley, SpatialTendon, Tendons, Wrap
+from ...tendons import (
+    FixedTendon,
+    PathPoint,
+    Pulley,
+    RotationAngle,
+    SpatialTendon,
+    Tendons,
+    Wrap,
+)
 from ...tendons.paths import Tendon
 from .dof_parameters import shortest
 from .source import Source
@@ -26,9 +34,13 @@ _FIELDS = {
 
 
 def read_tendons(source: Source, sites: dict[str, str]) -> Tendons:
-    """All tendons, in the order of the file; `sites`: the frame of each site."""
+    """All tendons, in the order of the file, then the rotations of the balls with a limit.
+
+    `sites`: the frame of each site.
+    """
     m = source.m
-    if not m.ntendon:
+    balls = _limited_balls(source)
+    if not m.ntendon and not balls:
         return Tendons(())
     for tendon in np.flatnonzero(_property(source, "tendon_springyield")):
         source.omit(f"tendon {source.tendons[tendon]!r}: springyield")
@@ -55,16 +67,31 @@ def read_tendons(source: Source, sites: dict[str, str]) -> Tendons:
             properties["armature"][tendon] += square * armature[actuator]
             if not source.disabled(*_FIELDS["tendon_damping"]):
                 properties["damping"][tendon] += square * damping[actuator]
-    properties |= {name: shortest(properties[name]) for name in ("stiffness", "damping")}
-    for tendon in np.flatnonzero(_negative(properties["damping"])):
+    for tendon in np.flatnonzero((properties["damping"] < 0).any(axis=1)):
         source.omit(f"tendon {source.tendons[tendon]!r}: negative coefficients of the damping")
         properties["damping"][tendon] = 0
+    properties |= {name: shortest(properties[name]) for name in ("stiffness", "damping")}
+    limits = np.append(limits, [[-np.inf, m.jnt_range[ball, 1]] for ball in balls] or limits[:0], 0)
+
+    def with_balls(x: np.ndarray) -> np.ndarray:
+        """The property, with zeros for the rotations of the balls."""
+        return np.append(x, np.zeros((len(balls), *x.shape[1:])), axis=0)
+
+    angles = [RotationAngle(source.joints[ball], source.joints[ball]) for ball in balls]
     return Tendons(
-        [_tendon(source, tendon, sites) for tendon in range(m.ntendon)],
-        rest=np.array(m.tendon_lengthspring),
+        [*(_tendon(source, tendon, sites) for tendon in range(m.ntendon)), *angles],
+        rest=with_balls(np.array(m.tendon_lengthspring)),
         limits=limits if np.isfinite(limits).any() else None,
-        **{name: x if x.any() else None for name, x in properties.items()},
+        **{name: with_balls(x) if x.any() else None for name, x in properties.items()},
     )
+
+
+def _limited_balls(source: Source) -> list[int]:
+    """The ball joints with a range."""
+    if source.disabled("LIMIT", "CONSTRAINT"):
+        return []
+    limited = np.flatnonzero(source.m.jnt_limited).tolist()
+    return [joint for joint in limited if not source.is_scalar(joint)]
 
 
 def _polynomials(source: Source, name: str) -> np.ndarray:
@@ -72,11 +99,6 @@ def _polynomials(source: Source, name: str) -> np.ndarray:
     linear = _property(source, f"tendon_{name}")
     higher = _property(source, f"tendon_{name}poly", 2)
     return np.column_stack([linear, higher])
-
-
-def _negative(coefficients: np.ndarray) -> np.ndarray:
-    """Whether each row has a negative coefficient."""
-    return (coefficients.reshape(len(coefficients), -1) < 0).any(axis=1)
 
 
 def _property(source: Source, field: str, *width: int) -> np.ndarray:

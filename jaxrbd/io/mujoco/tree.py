@@ -142,11 +142,10 @@ def _joint(
         if damped_along_world_axes(source, joint):  # then it is a passive force
             damping = np.concatenate([np.zeros(3), damping[3:]])
     limits = {}
-    if m.jnt_limited[joint] and not source.disabled("LIMIT", "CONSTRAINT"):
-        if kind.nq == kind.nv == 1:
-            limits["lower"], limits["upper"] = m.jnt_range[joint].tolist()
-        else:
-            source.omit(f"joint {name!r}: range of a ball joint")
+    # The range of a ball joint is a limit of a tendon, a `RotationAngle`.
+    limited = m.jnt_limited[joint] and kind.nv == 1
+    if limited and not source.disabled("LIMIT", "CONSTRAINT"):
+        limits["lower"], limits["upper"] = m.jnt_range[joint].tolist()
     if m.jnt_actfrclimited[joint] and kind.nv == 1:
         limits["effort_limit"] = float(np.max(np.abs(m.jnt_actfrcrange[joint])))
     return JointSpec(

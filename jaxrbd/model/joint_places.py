@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..errors import ArgumentError
-from ..model import Model
-from ..model.joints_by_name import Places
-from ..model.model import joint_kinds
+from .joints_by_name import Places
+from .model import Model, joint_kinds
 
 
 def ball_places(model: Model, joints: Sequence[str]) -> Places:
