@@ -74,8 +74,6 @@ def general(attributes):
 
 # name: (the changed places, the text in `omitted`)
 REFUSED = {
-    "density": ({"option": "density='1.2'"}, "option density 1.2 (fluid forces)"),
-    "viscosity": ({"option": "viscosity='0.1'"}, "option viscosity 0.1 (fluid forces)"),
     "override": ({"flag": "override='enable'"}, "option flag override (parameters of contacts)"),
     "gravcomp without motors": (
         {"arm": "gravcomp='0.5'", "hinge": "actuatorgravcomp='true'"},
@@ -286,11 +284,16 @@ def test_polynomials_of_tendons_are_read_unless_a_flag_disables_them():
 
 
 def test_one_message_names_all_features():
-    places = {"option": "density='1'", "hinge": "stiffness='1' springyield='1'", "bottom": PLASTIC}
+    places = {
+        "flag": "override='enable'",
+        "hinge": "stiffness='1' springyield='1'",
+        "bottom": PLASTIC,
+    }
     with pytest.raises(rbd.RobotFileError) as error:
         load_mjcf(text(**places))
     assert str(error.value) == (
-        "<string>: no counterpart for option density 1 (fluid forces); tendon 't': "
+        "<string>: no counterpart for option flag override "
+        "(parameters of contacts); tendon 't': "
         "springyield; joint 'hinge': springyield (strict=False leaves this out)"
     )
     assert error.value.file == "<string>"
@@ -401,8 +404,8 @@ def test_boxes_touch_with_four_points():
 
 def test_a_file_is_named_in_its_errors(tmp_path):
     path = tmp_path / "robot.xml"
-    path.write_text(text(option="density='1'"))
-    with pytest.raises(rbd.RobotFileError, match=r"robot\.xml: no counterpart for option density"):
+    path.write_text(text(flag="override='enable'"))
+    with pytest.raises(rbd.RobotFileError, match=r"robot\.xml: no counterpart for option flag ov"):
         load_mjcf(path)
     path.write_text(text(arm="colour='red'"))
     with pytest.raises(rbd.RobotFileError, match=r"robot\.xml: MuJoCo cannot read .*colour"):
@@ -729,3 +732,20 @@ def test_disabled_equalities_and_contacts(flag):
     found = load_mjcf(JOINTS.format(flag=f"{flag}='disable'"))
     assert len(found.constraints) == (2 if flag == "contact" else 0)
     assert (found.scene is None) == (flag != "equality")
+
+
+def test_a_partial_interaction_with_a_fluid_is_named():
+    """A file states 0 or 1, but a program can change a compiled model."""
+    changed = compiled({"option": "density='1'", "link": "fluidshape='ellipsoid'"})
+    changed.geom_fluid[changed.geom("link").id, 0] = 0.5
+    found = from_mujoco(changed, strict=False)
+    assert found.omitted == ("geom 'link': fluid interaction 0.5",)
+    assert found.passive.fluid.ellipsoids is None
+    assert found.passive.fluid.boxes.frames == ("base", "wrist")
+
+
+def test_a_viscous_fluid_without_density_is_read():
+    fluid = from_mujoco(compiled({"option": "viscosity='0.1'"})).passive.fluid
+    assert (fluid.density, fluid.viscosity) == (0, 0.1)
+    assert fluid.boxes.frames == ("base", "arm", "wrist")
+    assert from_mujoco(compiled({})).passive.parts == ()

@@ -12,6 +12,7 @@ from ..algorithms.kinematics import Kinematics, configuration_of, forward_kinema
 from ..model import Model, arguments
 from .armature import FixedAxesArmature
 from .damping import PolynomialDamping
+from .fluid import FluidForces
 from .gravity import GravityCompensation
 from .springs import JointSprings
 
@@ -24,7 +25,8 @@ class PassiveForces(eqx.Module):
     - `springs`: springs in joints;
     - `gravity_compensation`: forces against the weights of links;
     - `damping`: nonlinear damping of joints;
-    - `armature`: a correction of the armature of free-flyers.
+    - `armature`: a correction of the armature of free-flyers;
+    - `fluid`: drag, viscosity and lift of a fluid.
 
     The linear damping and the dry friction of joints are no parts: they are `Model.damping` and
     `Model.friction`. The springs of tendons are a part of `tendons.Tendons`.
@@ -34,6 +36,7 @@ class PassiveForces(eqx.Module):
     gravity_compensation: GravityCompensation | None = None
     damping: PolynomialDamping | None = None
     armature: FixedAxesArmature | None = None
+    fluid: FluidForces | None = None
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -70,6 +73,8 @@ def _passive_force(
         tau = tau + passive.damping(model, configuration_of(q), v)
     if passive.armature is not None:
         tau = tau + passive.armature(model, configuration_of(q), v)
+    if passive.fluid is not None:
+        tau = tau + passive.fluid(model, forward_kinematics.unchecked(model, q), v)
     return tau
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...passive import (
     FixedAxesArmature,
+    FluidBoxes,
+    FluidEllipsoids,
+    FluidForces,
     GravityCompensation,
     JointSprings,
     PassiveForces,
     PolynomialDamping,
 )
+from ...spatial import Pose
 from .dof_parameters import damped_along_world_axes, damping_of_dofs, damping_polynomials, shortest
 from .source import Source
 
@@ -21,7 +27,11 @@ def read_passive(source: Source) -> PassiveForces:
     if source.passive_disabled:
         return PassiveForces(armature=armature)
     return PassiveForces(
-        _read_springs(source), _read_gravity_compensation(source), _read_damping(source), armature
+        _read_springs(source),
+        _read_gravity_compensation(source),
+        _read_damping(source),
+        armature,
+        _read_fluid(source),
     )
 
 
@@ -111,3 +121,70 @@ def _read_gravity_compensation(source: Source) -> GravityCompensation | None:
         np.array(m.body_mass[kept]),
         np.array(m.body_ipos[kept]),
     )
+
+
+_LEAST = 1e-15  # MuJoCo's `mjMINVAL`
+
+
+def _read_fluid(source: Source) -> FluidForces | None:
+    """The forces of the fluid on the bodies that can move.
+
+    A body has a box with the inertia of the body, unless one of its geoms is an ellipsoid in the
+    fluid.
+    """
+    m = source.m
+    if not (m.opt.density > 0 or m.opt.viscosity > 0):
+        return None
+    bodies = source.moving_bodies() & (m.body_mass >= _LEAST)
+    geoms = np.flatnonzero((m.geom_fluid[:, 0] > 0) & bodies[m.geom_bodyid])
+    boxes = np.setdiff1d(np.flatnonzero(bodies), m.geom_bodyid[geoms])
+    for geom in geoms:
+        if m.geom_fluid[geom, 0] != 1:
+            scale = m.geom_fluid[geom, 0]
+            source.omit(f"geom {source.geom_in_text(int(geom))}: fluid interaction {scale:g}")
+    geoms = geoms[m.geom_fluid[geoms, 0] == 1]
+    if not len(boxes) and not len(geoms):
+        return None
+    return FluidForces(
+        m.opt.density,
+        m.opt.viscosity,
+        np.array(m.opt.wind),
+        _fluid_boxes(source, boxes) if len(boxes) else None,
+        _fluid_ellipsoids(source, geoms) if len(geoms) else None,
+    )
+
+
+def _fluid_boxes(source: Source, bodies: np.ndarray) -> FluidBoxes:
+    """The boxes with the masses and the principal moments of inertia of the bodies."""
+    m = source.m
+    inertia, mass = m.body_inertia[bodies], m.body_mass[bodies]
+    squares = np.maximum(inertia.sum(axis=1, keepdims=True) - 2 * inertia, _LEAST)
+    poses = [source.pose(m.body_ipos[body], m.body_iquat[body]) for body in bodies]
+    names = [source.bodies[body] for body in bodies]
+    return FluidBoxes(names, np.sqrt(6 * squares / mass[:, None]), _stacked(poses))
+
+
+def _fluid_ellipsoids(source: Source, geoms: np.ndarray) -> FluidEllipsoids:
+    m = source.m
+    sizes = np.array(m.geom_size[geoms])
+    kinds = source.geom_kinds[geoms]
+    sizes[kinds == "sphere"] = sizes[kinds == "sphere"][:, :1]
+    round_ends = kinds == "capsule"
+    for kind in (round_ends, kinds == "cylinder"):
+        sizes[kind] = sizes[kind][:, [0, 0, 1]]
+    sizes[round_ends, 2] += sizes[round_ends, 0]
+    poses = [source.pose(m.geom_pos[geom], m.geom_quat[geom]) for geom in geoms]
+    fluid = np.array(m.geom_fluid[geoms])
+    return FluidEllipsoids(
+        [source.bodies[m.geom_bodyid[geom]] for geom in geoms],
+        sizes,
+        _stacked(poses),
+        fluid[:, 1:6],
+        fluid[:, 6:9],
+        fluid[:, 9:12],
+    )
+
+
+def _stacked(poses: list[np.ndarray]) -> Pose:
+    H: Any = np.stack(poses)
+    return Pose(H[:, :3, :3], H[:, :3, 3])
