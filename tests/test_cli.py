@@ -162,14 +162,16 @@ def test_mjcf_files(tmp_path, capsys, monkeypatch):
     assert printed.err == ""
 
     path.write_text(
-        MJCF.format(joint="").replace("<worldbody>", "<option density='2'/><worldbody>")
+        MJCF.format(joint="").replace(
+            "<worldbody>", "<option><flag override='enable'/></option><worldbody>"
+        )
     )
     assert cli.main(["check", str(path)]) == 0
-    warning = f"{path}: warning: no counterpart for option density 2 (fluid forces)\n"
+    warning = f"{path}: warning: no counterpart for option flag override (parameters of contacts)\n"
     assert capsys.readouterr().out == f"{warning}ok: {path} (1 warning)\n"
     assert cli.main(["check", "--strict", str(path)]) == 1
     assert cli.main(["info", str(path)]) == 0
-    assert "no counterpart for option density 2" in capsys.readouterr().err
+    assert "no counterpart for option flag override" in capsys.readouterr().err
 
     ball = np.random.default_rng(0).normal(size=(100, 3))
     ball /= np.linalg.norm(ball, axis=1, keepdims=True)

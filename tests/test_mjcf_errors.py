@@ -45,7 +45,7 @@ PLACES["hull"] = "size='0.1'"
 PLACES["base_joint"] = "<freejoint name='free'/>"
 MUSCLE = "0.75 1.05 1 200 0.5 1.6 1.5 1.3 1.2"
 IDLE_TENDON = "<tendon><fixed name='t'><joint joint='hinge' coef='1'/></fixed></tendon>"
-TENDON = IDLE_TENDON.replace("name=", "stiffness='1 2' name=")
+PLASTIC = IDLE_TENDON.replace("name=", "stiffness='1' springyield='1' name=")
 
 
 def text(**places):
@@ -74,14 +74,7 @@ def general(attributes):
 
 # name: (the changed places, the text in `omitted`)
 REFUSED = {
-    "density": ({"option": "density='1.2'"}, "option density 1.2 (fluid forces)"),
-    "viscosity": ({"option": "viscosity='0.1'"}, "option viscosity 0.1 (fluid forces)"),
     "override": ({"flag": "override='enable'"}, "option flag override (parameters of contacts)"),
-    "tendon": ({"bottom": TENDON}, "tendon 't': polynomial stiffness"),
-    "tendon damping": (
-        {"bottom": IDLE_TENDON.replace("name=", "damping='1 2' name=")},
-        "tendon 't': polynomial damping",
-    ),
     "gravcomp without motors": (
         {"arm": "gravcomp='0.5'", "hinge": "actuatorgravcomp='true'"},
         "joint 'hinge': actuatorgravcomp without actuators",
@@ -101,21 +94,9 @@ REFUSED = {
         },
         "body 'hand': mocap, and it carries the moving body 'finger'",
     ),
-    "armature": (
-        {"base_joint": "<joint name='free' type='free' armature='1'/>"},
-        "joint 'free': armature of the translation of a free joint",
-    ),
     "frictionloss": (
         {"base_joint": "<joint name='free' type='free' frictionloss='1'/>"},
         "joint 'free': frictionloss of the translation of a free joint",
-    ),
-    "free stiffness": (
-        {"base_joint": "<joint name='free' type='free' stiffness='1'/>"},
-        "joint 'free': stiffness of a free joint",
-    ),
-    "ball range": (
-        {"ball": "limited='true' range='0 1'"},
-        "joint 'ball': range of a ball joint",
     ),
     "dynamics": ({"bottom": general("dyntype='integrator'")}, "actuator 'm': dyntype integrator"),
     "filter": (
@@ -196,8 +177,14 @@ REFUSED = {
         "flex 'cloth'",
     ),
     # attributes of newer versions of MuJoCo
-    "damping": ({"hinge": "damping='1 2'"}, "joint 'hinge': polynomial damping"),
-    "stiffness": ({"hinge": "stiffness='1 2'"}, "joint 'hinge': polynomial stiffness"),
+    "tendon": (
+        {"bottom": PLASTIC},
+        "tendon 't': springyield",
+    ),
+    "negative damping": (
+        {"bottom": IDLE_TENDON.replace("name=", "damping='1 -2' name=")},
+        "tendon 't': negative coefficients of the damping",
+    ),
     "plastic": (
         {"hinge": "stiffness='1' springyield='0.1'"},
         "joint 'hinge': springyield",
@@ -205,10 +192,6 @@ REFUSED = {
     "delay": (
         {"bottom": general("delay='0.01' nsample='8'")},
         "actuator 'm': delay of the control",
-    ),
-    "actuator damping": (
-        {"bottom": general("damping='1 2'")},
-        "actuator 'm': polynomial damping",
     ),
     "surfacevel": (
         {"floor": "surfacevel='1 0 0 0 0 0'"},
@@ -290,19 +273,28 @@ def test_a_property_of_a_tendon_is_read_unless_a_flag_disables_it(name):
         assert getattr(disabled.tendons, name) is None
 
 
-def test_polynomial_springs_of_tendons_are_left_out_by_the_flag():
-    places = {"bottom": TENDON, "flag": "spring='disable'"}
-    assert from_mujoco(compiled(places)).omitted == ()
+def test_polynomials_of_tendons_are_read_unless_a_flag_disables_them():
+    bottom = IDLE_TENDON.replace("name=", "stiffness='0 2' damping='0 0 3' name=")
+    found = from_mujoco(compiled({"bottom": bottom})).tendons
+    np.testing.assert_array_equal(found.stiffness, [[0, 2, 0]])
+    np.testing.assert_array_equal(found.damping, [[0, 0, 3]])
+    for flag, name in (("spring", "stiffness"), ("damper", "damping")):
+        disabled = from_mujoco(compiled({"bottom": bottom, "flag": f"{flag}='disable'"}))
+        assert getattr(disabled.tendons, name) is None
 
 
 def test_one_message_names_all_features():
-    places = {"option": "density='1'", "ball": "limited='true' range='0 1'", "bottom": TENDON}
+    places = {
+        "flag": "override='enable'",
+        "hinge": "stiffness='1' springyield='1'",
+        "bottom": PLASTIC,
+    }
     with pytest.raises(rbd.RobotFileError) as error:
         load_mjcf(text(**places))
     assert str(error.value) == (
-        "<string>: no counterpart for option density 1 (fluid forces); joint 'ball': range "
-        "of a ball joint; "
-        "tendon 't': polynomial stiffness (strict=False leaves this out)"
+        "<string>: no counterpart for option flag override "
+        "(parameters of contacts); tendon 't': "
+        "springyield; joint 'hinge': springyield (strict=False leaves this out)"
     )
     assert error.value.file == "<string>"
 
@@ -367,7 +359,7 @@ def test_many_contacts_without_counterpart_are_one_text():
         "geom 'geom2' of body 'leg0': contact of an sdf with the geom 'geom3' of body 'leg1'",
         "geom 'geom2' of body 'leg0': contact of an sdf with the geom 'geom4' of body 'leg1'",
     ]
-    tendons = "".join(TENDON.replace("name='t'", f"name='t{i}'") for i in range(23))
+    tendons = "".join(PLASTIC.replace("name='t'", f"name='t{i}'") for i in range(23))
     with pytest.raises(rbd.RobotFileError, match=r"'t18'.*; tendon 't19'.* and 3 more \(strict"):
         load_mjcf(text(bottom=tendons))
 
@@ -412,8 +404,8 @@ def test_boxes_touch_with_four_points():
 
 def test_a_file_is_named_in_its_errors(tmp_path):
     path = tmp_path / "robot.xml"
-    path.write_text(text(option="density='1'"))
-    with pytest.raises(rbd.RobotFileError, match=r"robot\.xml: no counterpart for option density"):
+    path.write_text(text(flag="override='enable'"))
+    with pytest.raises(rbd.RobotFileError, match=r"robot\.xml: no counterpart for option flag ov"):
         load_mjcf(path)
     path.write_text(text(arm="colour='red'"))
     with pytest.raises(rbd.RobotFileError, match=r"robot\.xml: MuJoCo cannot read .*colour"):
@@ -588,13 +580,21 @@ def test_actuators_of_joints_in_another_order_than_the_joints():
     np.testing.assert_allclose(model.damping, 9 * 5 * expected, rtol=1e-15)
 
 
-def test_different_damping_along_the_axes_of_a_free_joint():
+def test_different_damping_and_armature_along_the_axes_of_a_free_joint():
     """A file cannot state it, but a program can change a compiled model."""
     changed = compiled({})
     changed.dof_damping[:6] = [1, 1, 2, 3, 4, 5]
-    found = from_mujoco(changed, strict=False)
-    assert found.omitted == ("joint 'free': different damping along the axes of a free joint",)
+    changed.dof_armature[:6] = 1
+    found = from_mujoco(changed)
     assert found.model.damping[:6].tolist() == [0, 0, 0, 3, 4, 5]
+    assert found.passive.damping.joints == ("free",)
+    np.testing.assert_array_equal(found.passive.damping.coefficients, [1, 1, 2, 0, 0, 0])
+    assert (found.passive.armature.joints, found.model.armature[0]) == (("free",), 1)
+    changed.dof_armature[:6] = [1, 1, 2, 3, 4, 5]
+    found = from_mujoco(changed, strict=False)
+    assert found.omitted == ("joint 'free': different armature along the axes of a free joint",)
+    assert found.model.armature[:6].tolist() == [0, 0, 0, 3, 4, 5]
+    assert found.passive.armature is None
 
 
 def test_a_plane_besides_the_ground_is_a_half_space():
@@ -732,3 +732,20 @@ def test_disabled_equalities_and_contacts(flag):
     found = load_mjcf(JOINTS.format(flag=f"{flag}='disable'"))
     assert len(found.constraints) == (2 if flag == "contact" else 0)
     assert (found.scene is None) == (flag != "equality")
+
+
+def test_a_partial_interaction_with_a_fluid_is_named():
+    """A file states 0 or 1, but a program can change a compiled model."""
+    changed = compiled({"option": "density='1'", "link": "fluidshape='ellipsoid'"})
+    changed.geom_fluid[changed.geom("link").id, 0] = 0.5
+    found = from_mujoco(changed, strict=False)
+    assert found.omitted == ("geom 'link': fluid interaction 0.5",)
+    assert found.passive.fluid.ellipsoids is None
+    assert found.passive.fluid.boxes.frames == ("base", "wrist")
+
+
+def test_a_viscous_fluid_without_density_is_read():
+    fluid = from_mujoco(compiled({"option": "viscosity='0.1'"})).passive.fluid
+    assert (fluid.density, fluid.viscosity) == (0, 0.1)
+    assert fluid.boxes.frames == ("base", "arm", "wrist")
+    assert from_mujoco(compiled({})).passive.parts == ()

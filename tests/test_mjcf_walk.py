@@ -172,13 +172,15 @@ def test_wrong_gains_of_motors_are_refused(text, gains, message):
 
 
 def test_features_without_a_counterpart_are_refused_or_reported():
-    text = BIPED.replace("<option ", '<option density="1000" ')
-    with pytest.raises(RobotFileError, match=r"no counterpart for option density 1000"):
+    text = BIPED.replace("<option ", '<option><flag override="enable"/></option><option ')
+    with pytest.raises(RobotFileError, match=r"no counterpart for option flag override"):
         envs.MjcfWalk(text, stroke=0.2)
     found = envs.MjcfWalk(text, stroke=0.2, strict=False)
-    assert found.omitted == ("option density 1000 (fluid forces)",)
+    assert found.omitted == ("option flag override (parameters of contacts)",)
     assert found.default_params().model.nv == 10
     assert envs.MjcfWalk(BIPED, stroke=0.2).omitted == ()
+    with pytest.raises(ArgumentError, match=r"has passive forces \(fluid\), expected none"):
+        envs.MjcfWalk(BIPED.replace("<option ", '<option density="1000" '), stroke=0.2)
 
 
 @pytest.mark.slow

@@ -415,6 +415,11 @@ FULL |= {"limits": [[0.0, 1e9]]}
         ({"stiffness": [400.0], "rest": [[1.0, 1.0]], "damping": [80.0]}, 1.0 + 2 * 9.81 / 400),
         ({"friction": [25.0]}, 0.9),
         ({"stiffness": [1e7], "rest": [[-np.inf, 1.1]]}, 1.1 + 2 * 9.81 / 1e7),
+        # A stiff spring with the tension 1e7 x^3, and damping.
+        (
+            {"stiffness": [[0.0, 0, 1e7]], "rest": [[0.2, 1.1]], "damping": [[80.0, 20, 0]]},
+            1.1 + (2 * 9.81 / 1e7) ** (1 / 3),
+        ),
     ],
 )
 def test_a_rope_holds_a_weight(properties, length):
@@ -439,12 +444,15 @@ def test_a_rope_that_is_too_short_pushes_and_a_weak_friction_slides():
     assert float(impulse[0]) == pytest.approx(0.004 * 5.0)
 
 
-def test_a_step_has_the_acceleration_of_the_dynamics():
+@pytest.mark.parametrize(
+    ("stiffness", "damping"),
+    [(30.0, 2.0), ([30.0, 50.0, -9.0], [2.0, 3.0, 4.0]), ([30.0, -900.0, 0.0], [0.0, 0.0, 1.0])],
+    ids=["constants", "polynomials", "negative stiffness"],
+)
+def test_a_step_has_the_acceleration_of_the_dynamics(stiffness, damping):
     q, v = jnp.array([-0.2, 0.3]), jnp.array([0.4, -1.0])
-    cables = Tendons(
-        [ROPE],
-        **FULL | {"stiffness": [30.0], "rest": [[0.2, 0.9]], "damping": [2.0], "armature": [1.5]},
-    )
+    laws = {"stiffness": [stiffness], "rest": [[0.2, 0.9]], "damping": [damping]}
+    cables = Tendons([ROPE], **FULL | laws | {"armature": [1.5]})
     a = tendons.tendon_dynamics(BOB.model, cables, q, v, jnp.zeros(2))
     dt = 1e-6
     _, after, _ = fall(cables, q, v, dt, 1)
@@ -605,3 +613,67 @@ def test_a_shape_that_is_no_sphere_or_cylinder():
     with pytest.raises(Exception, match="Box"):
         Wrap(shape[0], "a")
     assert isinstance(Wrap(Cylinder(1.0, 1.0), "a", Pose(np.eye(3), np.zeros(3))), Wrap)
+
+
+# ---------------------------------------------------------------- limits of rotations
+
+BALL = """
+<mujoco><compiler angle="radian"/><option gravity="0 0 -9.81"/>
+  <worldbody><body name="arm" quat="1 0.2 0.1 0">
+    <joint name="turn" axis="0 0 1" pos="0.2 0 0"/>
+    <joint name="ball" type="ball" limited="true" range="0 0.9"/>
+    <geom size="0.1" pos="0.3 0.1 0.4" mass="2" contype="0" conaffinity="0"/>
+  </body></worldbody>
+</mujoco>"""
+CONE = load_mjcf(BALL)
+
+
+@jax.jit
+def swing(q, v, dt, steps):
+    def body(_, state):
+        q, v, greatest, _ = state
+        found = contact.contact_step(
+            CONE.model, contact.Scene(()), q, v, jnp.zeros(4), dt, tendons=CONE.tendons
+        )
+        (angle,) = CONE.tendons.lengths(CONE.model, found.q)
+        return found.q, found.v, jnp.maximum(greatest, angle), found.tendon_impulse[0]
+
+    return jax.lax.fori_loop(0, steps, body, (q, v, jnp.zeros(()), jnp.zeros(())))
+
+
+def test_the_range_of_a_ball_joint_limits_its_angle():
+    """The row agrees with MuJoCo's, and the arm stays within the range."""
+    compiled, model = mujoco.MjModel.from_xml_string(BALL), CONE.model
+    data = mujoco.MjData(compiled)
+    data.qpos[:] = [0.4, 0.8, 0.2, -0.4, 0.3]
+    data.qvel[:] = [0.3, -0.5, 0.7, 0.2]
+    mujoco.mj_normalizeQuat(compiled, data.qpos)
+    mujoco.mj_forward(compiled, data)
+    assert data.nefc == 1
+    q = CONE.coordinates.q(model, data.qpos)
+    angle, arms = CONE.tendons.lengths(model, q), CONE.tendons.moment_arms(model, q)
+    np.testing.assert_allclose(0.9 - angle, data.efc_pos, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(-arms, data.efc_J.reshape(1, -1), rtol=0, atol=1e-14)
+    slope = rbd.gradient(model, lambda q: CONE.tendons.lengths(model, q)[0])(q)
+    np.testing.assert_allclose(arms[0], slope, rtol=0, atol=1e-13)
+    for dt in (0.004, 0.001):  # the error is of first order
+        _, _, greatest, impulse = swing(CONE.q0, jnp.zeros(4), dt, int(0.8 / dt))
+        assert 0 < float(greatest) - 0.9 < 10 * dt
+        assert float(impulse) > 0
+
+
+def test_the_angle_zero_has_finite_derivatives():
+    model, q = CONE.model, CONE.q0
+
+    def moved(dq):
+        after = rbd.integrate(model, q, dq)
+        return CONE.tendons.lengths(model, after), CONE.tendons.moment_arms(model, after)
+
+    slopes = jax.jacfwd(moved)(jnp.zeros(4)), jax.jacrev(moved)(jnp.zeros(4))
+    assert all(jnp.all(x == 0) for x in jax.tree.leaves(slopes))
+
+
+def test_a_disabled_limit_of_a_ball_is_left_out():
+    for flag in ("limit", "constraint"):
+        text = BALL.replace("<option gr", f"<option><flag {flag}='disable'/></option><option gr")
+        assert not load_mjcf(text).tendons.acting

@@ -58,8 +58,13 @@ def hand_text() -> str:
                 f'<muscle name="{name}{s}" tendon="{name}{s}" lengthrange="0.03 0.09" force="20"/>'
             )
         last = [f'<joint joint="{name}{joints - k}" coef="{c}"/>' for k, c in ((1, 1), (2, -0.7))]
-        tendons.append(f'<fixed name="{name}=" stiffness="0.2" damping="0.01">{"".join(last)}</fixed>')
-    wrist = "".join(f'<joint name="wrist{i}" axis="{a}" damping="0.05"/>' for i, a in enumerate(("1 0 0", "0 1 0")))
+        tendons.append(
+            f'<fixed name="{name}=" stiffness="0.2" damping="0.01">{"".join(last)}</fixed>'
+        )
+    wrist = "".join(
+        f'<joint name="wrist{i}" axis="{a}" damping="0.05"/>'
+        for i, a in enumerate(("1 0 0", "0 1 0"))
+    )
     motors = "".join(f'<motor joint="wrist{i}"/>' for i in range(2))
     return f"""
 <mujoco>
@@ -107,7 +112,9 @@ def main() -> None:
     qpos, control = 0.1 * rng.normal(size=(batch, compiled.nq)), rng.uniform(0, 0.5, (batch, n))
     calls, compile_s = {}, {}
     for dtype in ("float64", "float32"):
-        parts = jax.tree.map(lambda x, dtype=dtype: x.astype(dtype) if isinstance(x, jax.Array) else x, robot)
+        parts = jax.tree.map(
+            lambda x, dtype=dtype: x.astype(dtype) if isinstance(x, jax.Array) else x, robot
+        )
         parts = parts._replace(model=robot.model.astype(dtype))
         step = stepped(parts)
 
@@ -134,7 +141,9 @@ def main() -> None:
     apart = np.max(np.abs(np.asarray(calls["float64", "step"]()[0]) - end))
     seconds = common.least_seconds(calls, 5)
     for name in ("float64", "float32", "MuJoCo"):
-        us = {k: 1e6 * seconds[name, k] / batch for k in ("step", "gradient") if (name, k) in seconds}
+        us = {
+            k: 1e6 * seconds[name, k] / batch for k in ("step", "gradient") if (name, k) in seconds
+        }
         cells = [f"{us['step'] / steps:.2f}", f"{us['gradient']:.2f}" if "gradient" in us else "-"]
         took = [f"{compile_s[name, k]:.1f}" for k in us if (name, k) in compile_s]
         common.row(name, *cells, " and ".join(took) or "-")

@@ -16,6 +16,7 @@ from ..io.urdf import load_urdf
 from ..model import Model
 from ..model.names import similar_names
 from ..robots import load_robot, robot_names, robot_path
+from ..tendons import RotationAngle
 
 MODEL_ENDING = ".jaxrbd"  # the ending of the names of model files
 
@@ -88,13 +89,19 @@ def _left_out(found: Imported) -> str:
     """The parts of an MJCF file that are not in its `Model`, with their counts."""
     scene, passive = found.scene, found.passive
     springs, compensation = passive.springs, passive.gravity_compensation
+    fluid, damping = passive.fluid, passive.damping
+    shapes = () if fluid is None else (fluid.boxes, fluid.ellipsoids)
+    rotations = sum(isinstance(tendon, RotationAngle) for tendon in found.tendons.tendons)
     counts = {
         "actuator": len(found.actuators.joints),
         "contact point": 0 if scene is None else len(scene.frames),
         "pair of shapes": len(found.pairs),
         "spring": 0 if springs is None else len(springs.joints) + len(springs.balls),
         "compensation of gravity": 0 if compensation is None else len(compensation.frames),
-        "tendon": len(found.tendons.names),
+        "joint of nonlinear damping": 0 if damping is None else len(damping.joints),
+        "shape of the fluid forces": sum(len(x.frames) for x in shapes if x is not None),
+        "tendon": len(found.tendons.names) - rotations,
+        "limit of the rotation of a ball": rotations,
         "constraint": len(found.constraints) + len(found.inactive_constraints),
         "keyframe": len(found.keyframes),
     }

@@ -348,7 +348,15 @@ def _laws(
     )
     n = len(passive)
     tendon_laws = [
-        tendon_law(model, tendons, found_lengths[:n], dt, recovery, tendon_conductance[:n])
+        tendon_law(
+            model,
+            tendons,
+            found_lengths[:n],
+            matmul(arms[:n], v),
+            dt,
+            recovery,
+            tendon_conductance[:n],
+        )
     ]
     if driven is not None:
         tendon_laws.append(tendon_servo_law(driven, found_lengths[n:], dt))

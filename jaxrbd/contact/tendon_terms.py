@@ -16,9 +16,11 @@ the velocity of a joint, with the impulse
 
 The delay of a limit is dt, or `dt + recovery` for a length beyond the limit. R is a fraction of the
 inverse inertia of the tendon. The friction force is f, the damping coefficient is d, and the
-stiffness is k. `TendonServo` has the gains k_p and k_d and the rate u_d; e is the distance of its
-length from l. So springs, damping and servos act with the length and the rate after the step, and a
-step is stable for any stiffness.
+stiffness is k. If k or d is a polynomial, it has the value for the length and the rate before the
+step. A negative stiffness would make the function of u concave. So its force before the step acts
+as a constant impulse. `TendonServo` has the gains k_p and k_d and the rate u_d; e is the distance
+of its length from l. So springs, damping and servos act with the length and the rate after the
+step, and a step is stable for any stiffness.
 """
 
 from __future__ import annotations
@@ -28,8 +30,10 @@ from jax import Array
 from jaxtyping import Float
 
 from .._math.cast import cast
+from .._math.polynomials import polynomial
 from ..model import Model
 from ..tendons import Tendons
+from ..tendons.tendons import stretches
 from .joint_terms import ClippedLaw, TendonServo
 
 
@@ -37,14 +41,25 @@ def tendon_law(
     model: Model,
     tendons: Tendons,
     lengths: Float[Array, " n"],
+    rates: Float[Array, " n"],
     dt: Float[Array, ""],
     recovery: Float[Array, ""],
     conductance: Float[Array, " n"],
 ) -> ClippedLaw:
-    """The impulses of the table at the head of the module; `conductance`: 1 / R of each tendon."""
+    """The impulses of the table at the head of the module; `conductance`: 1 / R of each tendon.
+
+    `lengths` and `rates`: before the step.
+    """
     zero, unbounded = jnp.zeros_like(lengths), jnp.full_like(lengths, jnp.inf)
     rows = []
     tendons = cast(tendons, model.dtype)
+    if tendons.stiffness is not None:
+        stretch = stretches(tendons, lengths)
+        stiffness = polynomial(tendons.stiffness, stretch)
+        if jnp.ndim(tendons.stiffness) == 2:
+            push = -dt * jnp.minimum(stiffness, 0) * stretch
+            rows.append((conductance, zero, push, push))
+            stiffness = jnp.maximum(stiffness, 0)
     for side, (low, high) in enumerate([(zero, unbounded), (-unbounded, zero)]):
         if tendons.limits is not None:
             bound = tendons.limits[:, side]
@@ -56,14 +71,15 @@ def tendon_law(
         if tendons.stiffness is not None:
             bound = jnp.asarray(tendons.rest)[:, side]
             bounded = jnp.isfinite(bound)
-            stretch = jnp.where(bounded, bound, 0) - lengths
-            gain = jnp.where(bounded, dt * dt * tendons.stiffness, 0)
-            rows.append((gain, stretch / dt, low, high))
+            distance = jnp.where(bounded, bound, 0) - lengths
+            gain = jnp.where(bounded, dt * dt * stiffness, 0)
+            rows.append((gain, distance / dt, low, high))
     if tendons.friction is not None:
         friction = dt * tendons.friction
         rows.append((jnp.where(friction > 0, conductance, 0), zero, -friction, friction))
     if tendons.damping is not None:
-        rows.append((dt * tendons.damping, zero, -unbounded, unbounded))
+        damping = polynomial(tendons.damping, jnp.abs(rates))
+        rows.append((dt * damping, zero, -unbounded, unbounded))
     return ClippedLaw(*map(jnp.stack, zip(*(rows or [(zero, zero, zero, zero)]))))
 
 

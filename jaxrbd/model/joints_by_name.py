@@ -68,6 +68,18 @@ def parameters(
     return array
 
 
+def polynomials(x: ArrayLike | Sequence, name: str, n: int | None) -> arguments.Parameter:
+    """Coefficients of n polynomials, one row (p,) each, or n constants: (n, p) or (n,).
+
+    `n`: None is any count. Raises ArgumentError as `parameters`.
+    """
+    try:
+        shape = np.shape(x)
+    except ValueError:  # rows of different lengths
+        shape = (n,)
+    return parameters(x, name, np.zeros((shape[0] if n is None else n, *shape[1:2])))
+
+
 def ranges(x: ArrayLike | Sequence | None, name: str, n: int) -> arguments.Parameter:
     """Lower and upper bounds (n, 2), infinite if `x` is None.
 

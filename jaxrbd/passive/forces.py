@@ -10,6 +10,9 @@ from jaxtyping import Float
 
 from ..algorithms.kinematics import Kinematics, configuration_of, forward_kinematics
 from ..model import Model, arguments
+from .armature import FixedAxesArmature
+from .damping import PolynomialDamping
+from .fluid import FluidForces
 from .gravity import GravityCompensation
 from .springs import JointSprings
 
@@ -20,7 +23,10 @@ class PassiveForces(eqx.Module):
     A part that is None, the default, does not act, and it is not in the compiled program.
 
     - `springs`: springs in joints;
-    - `gravity_compensation`: forces against the weights of links.
+    - `gravity_compensation`: forces against the weights of links;
+    - `damping`: nonlinear damping of joints;
+    - `armature`: a correction of the armature of free-flyers;
+    - `fluid`: drag, viscosity and lift of a fluid.
 
     The linear damping and the dry friction of joints are no parts: they are `Model.damping` and
     `Model.friction`. The springs of tendons are a part of `tendons.Tendons`.
@@ -28,6 +34,9 @@ class PassiveForces(eqx.Module):
 
     springs: JointSprings | None = None
     gravity_compensation: GravityCompensation | None = None
+    damping: PolynomialDamping | None = None
+    armature: FixedAxesArmature | None = None
+    fluid: FluidForces | None = None
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -60,6 +69,12 @@ def _passive_force(
     if passive.gravity_compensation is not None:
         kinematics = forward_kinematics.unchecked(model, q)
         tau = tau + passive.gravity_compensation(model, kinematics)
+    if passive.damping is not None:
+        tau = tau + passive.damping(model, configuration_of(q), v)
+    if passive.armature is not None:
+        tau = tau + passive.armature(model, configuration_of(q), v)
+    if passive.fluid is not None:
+        tau = tau + passive.fluid(model, forward_kinematics.unchecked(model, q), v)
     return tau
 
 

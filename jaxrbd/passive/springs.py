@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -12,24 +13,36 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .. import so3
+from .._math.components import square_root
+from .._math.polynomials import polynomial, spring_energy
 from ..errors import ArgumentError
 from ..model import Model, arguments
+from ..model.joint_places import ball_places, free_places
 from ..model.joint_space import independent_joint_force, joint_coordinates
-from ..model.joints_by_name import parameters, scalar_joints
+from ..model.joints_by_name import parameters, polynomials, scalar_joints
 
 
 class JointSprings(eqx.Module):
-    """Linear springs in joints, without damping.
+    """Springs in joints, without damping.
 
-    A joint with one degree of freedom has the force `-stiffness (q - rest)`. A spherical joint with
-    the quaternion q has the torque `-stiffness log(rest^-1 q)`, in the body frame.
+    - A joint with one degree of freedom and the deflection `x = q - rest` has the force `-k(x) x`.
+    - A spherical joint with the quaternion q has the torque `-k(r) log(rest^-1 q)`, in the body
+      frame, where r is the angle between q and rest. The same torque acts in a free-flyer.
+    - A free-flyer with the position p has the force `-k(r) d`, with `d = p - rest` and r = |d|, in
+      the axes in which p is given: for a floating base, world axes.
+
+    The stiffness k is constant, or a polynomial of the deflection: one row of p coefficients per
+    spring, `k(x) = c_0 + c_1 x + ... + c_(p-1) x^(p-1)`. The arguments are
 
     - `joints`: the names of n joints with one degree of freedom;
-    - `stiffness` (n,) in N/m or N m/rad, and `rest` (n,), the coordinates without force; by default
-      zero;
-    - `balls`: the names of m spherical joints;
-    - `ball_stiffness` (m,) in N m/rad, and `ball_rest` (m, 4), the quaternions xyzw without torque,
-      of any length; by default the identity.
+    - `stiffness` (n,) or (n, p), in N/m or N m/rad, and `rest` (n,), the coordinates without force;
+      by default zero;
+    - `balls`: the names of m spherical joints and free-flyers with a spring of the rotation;
+    - `ball_stiffness` (m,) or (m, p) in N m/rad, and `ball_rest` (m, 4), the quaternions xyzw
+      without torque, of any length; by default the identity;
+    - `positions`: the names of l free-flyers with a spring of the translation;
+    - `position_stiffness` (l,) or (l, p) in N/m, and `position_rest` (l, 3), the positions p
+      without force, in m; by default zero.
 
     Raises ArgumentError for a wrong shape and a value that is NaN. Source: MuJoCo, XML reference,
     body/joint, attributes stiffness and springref.
@@ -37,10 +50,13 @@ class JointSprings(eqx.Module):
 
     joints: tuple[str, ...] = eqx.field(static=True)
     balls: tuple[str, ...] = eqx.field(static=True)
-    stiffness: Float[arguments.Parameter, " n"]
+    positions: tuple[str, ...] = eqx.field(static=True)
+    stiffness: Float[arguments.Parameter, "n ..."]
     rest: Float[arguments.Parameter, " n"]
-    ball_stiffness: Float[arguments.Parameter, " m"]
+    ball_stiffness: Float[arguments.Parameter, "m ..."]
     ball_rest: Float[arguments.Parameter, "m 4"]
+    position_stiffness: Float[arguments.Parameter, "l ..."]
+    position_rest: Float[arguments.Parameter, "l 3"]
 
     def __init__(
         self,
@@ -50,23 +66,28 @@ class JointSprings(eqx.Module):
         balls: Sequence[str] = (),
         ball_stiffness: ArrayLike | Sequence = (),
         ball_rest: ArrayLike | Sequence | None = None,
+        positions: Sequence[str] = (),
+        position_stiffness: ArrayLike | Sequence = (),
+        position_rest: ArrayLike | Sequence | None = None,
     ):
-        for name, given in (("joints", joints), ("balls", balls)):
+        for name, given in (("joints", joints), ("balls", balls), ("positions", positions)):
             if isinstance(given, str):
                 raise ArgumentError(f"{name} is {given!r}, expected a sequence of names")
-        self.joints, self.balls = tuple(joints), tuple(balls)
-        n, m = len(self.joints), len(self.balls)
-        self.stiffness = parameters(stiffness, "stiffness", np.zeros(n))
+        self.joints, self.balls, self.positions = tuple(joints), tuple(balls), tuple(positions)
+        n, m, k = len(self.joints), len(self.balls), len(self.positions)
+        self.stiffness = polynomials(stiffness, "stiffness", n)
         self.rest = parameters(rest, "rest", np.zeros(n))
-        self.ball_stiffness = parameters(ball_stiffness, "ball_stiffness", np.zeros(m))
+        self.ball_stiffness = polynomials(ball_stiffness, "ball_stiffness", m)
         identity = np.tile([0.0, 0.0, 0.0, 1.0], (m, 1))
         self.ball_rest = parameters(ball_rest, "ball_rest", identity)
+        self.position_stiffness = polynomials(position_stiffness, "position_stiffness", k)
+        self.position_rest = parameters(position_rest, "position_rest", np.zeros((k, 3)))
 
     def __call__(self, model: Model, q: ArrayLike) -> Float[Array, " nv"]:
         """The generalized force (nv,) in N and N m, for q (nq,).
 
         The force of a joint that follows others is mapped to the joints that it follows. Raises
-        ArgumentError for an unknown joint or a joint of another size.
+        ArgumentError for an unknown joint or a joint of another kind.
         """
         return _spring_force(model, self, q)
 
@@ -78,51 +99,68 @@ class JointSprings(eqx.Module):
 @arguments.compiled(arrays=("q",))
 def _spring_force(model: Model, springs: JointSprings, q: Array) -> Float[Array, " nv"]:
     """The generalized force (nv,) of `JointSprings`; see `JointSprings.__call__`."""
-    stretch, turn, index, index_balls = _deflections(model, springs, q)
-    stiffness, ball_stiffness = (
-        jnp.asarray(x, model.dtype) for x in (springs.stiffness, springs.ball_stiffness)
-    )
-    forces = jnp.zeros(sum(model.joint_nvs), model.dtype).at[index].add(-stiffness * stretch)
+    found = _deflections(model, springs, q)
+    forces = jnp.zeros(sum(model.joint_nvs), model.dtype)
+    if springs.joints:
+        push = -polynomial(springs.stiffness, found.stretch) * found.stretch
+        forces = forces.at[found.index].add(push)
     if springs.balls:
-        forces = forces.at[index_balls].add(-ball_stiffness[:, None] * turn)
+        stiffness = polynomial(springs.ball_stiffness, found.angle)
+        forces = forces.at[found.ball_index].add(-stiffness[:, None] * found.turn)
+    if springs.positions:
+        stiffness = polynomial(springs.position_stiffness, found.distance)
+        push = so3.quaternion_rotate(
+            so3.quaternion_conjugate(found.attitude), -stiffness[:, None] * found.offset
+        )
+        forces = forces.at[found.position_index].add(push)
     return independent_joint_force(model, q, forces)
 
 
 @arguments.compiled(arrays=("q",))
 def _spring_energy(model: Model, springs: JointSprings, q: Array) -> Float[Array, ""]:
     """The potential energy in J of `JointSprings`; see `JointSprings.energy`."""
-    stretch, turn, _, _ = _deflections(model, springs, q)
-    stiffness, ball_stiffness = (
-        jnp.asarray(x, model.dtype) for x in (springs.stiffness, springs.ball_stiffness)
-    )
-    balls = jnp.sum(ball_stiffness * jnp.sum(turn * turn, axis=-1))
-    return (jnp.sum(stiffness * stretch * stretch) + balls) / 2
+    found = _deflections(model, springs, q)
+    parts = [
+        spring_energy(springs.stiffness, found.stretch),
+        spring_energy(springs.ball_stiffness, found.angle),
+        spring_energy(springs.position_stiffness, found.distance),
+    ]
+    return jnp.sum(jnp.concatenate(parts))
 
 
-def _deflections(
-    model: Model, springs: JointSprings, q: Array
-) -> tuple[Array, Array, np.ndarray, np.ndarray]:
-    """The deflections (n,) and (m, 3) of the springs, and the indices of their velocities."""
+class _Deflections(NamedTuple):
+    """The deflections of all springs, and the indices of their velocities.
+
+    - `stretch`, `index` (n,): of the joints;
+    - `turn` (m, 3), `angle` (m,), `ball_index` (m, 3): rotation vectors and their lengths;
+    - `offset` (l, 3), `distance` (l,), `position_index` (l, 3): of the positions;
+    - `attitude` (l, 4): the unit quaternions of the free-flyers of the positions.
+    """
+
+    stretch: Array
+    index: np.ndarray
+    turn: Array
+    angle: Array
+    ball_index: np.ndarray
+    offset: Array
+    distance: Array
+    position_index: np.ndarray
+    attitude: Array
+
+
+def _deflections(model: Model, springs: JointSprings, q: Array) -> _Deflections:
     coordinates = joint_coordinates(model, q)
-    index = scalar_joints(model, springs.joints)
-    stretch = coordinates[index.q] - jnp.asarray(springs.rest, model.dtype)
-    ball_q, ball_v = _ball_places(model, springs.balls)
+    scalar, balls = scalar_joints(model, springs.joints), ball_places(model, springs.balls)
+    free = free_places(model, springs.positions)
+    stretch = coordinates[scalar.q] - jnp.asarray(springs.rest, model.dtype)
     rest = so3.quaternion_normalize(jnp.asarray(springs.ball_rest, model.dtype))
-    rotation = so3.quaternion_normalize(coordinates[ball_q])
-    deflection = so3.quaternion_multiply(so3.quaternion_conjugate(rest), rotation)
-    turn = so3.unit_quaternion_log(deflection)
-    return stretch, turn, index.v, ball_v
-
-
-def _ball_places(model: Model, balls: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """The indices of the quaternions (m, 4) and velocities (m, 3) in the values of all joints."""
-    v_start = np.cumsum([0, *model.joint_nvs])
-    q, v = [], []
-    for name in balls:
-        body = model.joint(name).bodies[0]
-        if (model.topology.nqs[body], model.topology.nvs[body]) != (4, 3):
-            raise ArgumentError(f"joint {name!r} is no spherical joint")
-        q.append(model.topology.q_start[body])
-        v.append(v_start[body])
-    first_q, first_v = np.array(q, int)[:, None], np.array(v, int)[:, None]
-    return first_q + np.arange(4), first_v + np.arange(3)
+    rotation = so3.quaternion_normalize(coordinates[balls.q])
+    turn = so3.unit_quaternion_log(
+        so3.quaternion_multiply(so3.quaternion_conjugate(rest), rotation)
+    )
+    offset = coordinates[free.q[:, :3]] - jnp.asarray(springs.position_rest, model.dtype)
+    attitude = so3.quaternion_normalize(coordinates[free.q[:, 3:]])
+    angle, distance = (square_root(jnp.sum(x * x, axis=-1)) for x in (turn, offset))
+    return _Deflections(
+        stretch, scalar.v, turn, angle, balls.v, offset, distance, free.v[:, :3], attitude
+    )

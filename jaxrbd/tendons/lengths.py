@@ -22,17 +22,19 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from .._math.components import cross
+from .. import so3
+from .._math.components import cross, square_root
 from .._math.linear import matmul
 from ..algorithms.common_frame import dof_columns
 from ..algorithms.kinematics import Kinematics, first_root_centred, root_positions
 from ..algorithms.places import Places, find_places, poses_from_root
 from ..model import Model
+from ..model.joint_places import ball_places
 from ..model.joint_space import independent_force, independent_joint_force, joint_coordinates
 from ..model.joints_by_name import scalar_joints
 from ..model.shapes import Sphere
 from ..spatial import Pose, inverse_rotate, rotate
-from .paths import FixedTendon, Pulley, SpatialTendon, Tendon, Wrap
+from .paths import FixedTendon, Pulley, RotationAngle, SpatialTendon, Tendon, Wrap
 from .wrapping import Line, straight_line, wrapped_line
 
 
@@ -159,6 +161,10 @@ def lengths_and_arms(
         by_q, by_v = _coefficients(model, tendons)
         total = total + matmul(by_q, joint_coordinates(model, kinematics.q))
         arms = arms + independent_joint_force(model, kinematics.q, by_v.T).T
+    if any(isinstance(tendon, RotationAngle) for tendon in tendons):
+        angles, by_v = _rotation_angles(model, tendons, joint_coordinates(model, kinematics.q))
+        total = total + angles
+        arms = arms + independent_joint_force(model, kinematics.q, by_v.T).T
     layout = _layout(tendons)
     if not layout.frames:
         return LengthsAndArms(total, arms)
@@ -230,6 +236,22 @@ def _coefficients(model: Model, tendons: Sequence[Tendon]) -> tuple[Array, Array
         )
     )
     return by_q, by_v
+
+
+def _rotation_angles(
+    model: Model, tendons: Sequence[Tendon], coordinates: Array
+) -> tuple[Array, Array]:
+    """The angles (n,) of spherical joints, and their derivatives (n, nv_joint)."""
+    found = [(i, t) for i, t in enumerate(tendons) if isinstance(t, RotationAngle)]
+    rows = np.array([i for i, _ in found])
+    places = ball_places(model, [tendon.joint for _, tendon in found])
+    w = so3.quaternion_log(coordinates[places.q])
+    angle = square_root(jnp.sum(w * w, axis=-1))
+    turned = angle > 0
+    axis = jnp.where(turned[:, None], w / jnp.where(turned, angle, 1)[:, None], 0)
+    arms = jnp.zeros((len(tendons), sum(model.joint_nvs)), w.dtype)
+    angles = jnp.zeros(len(tendons), w.dtype).at[rows].set(angle)
+    return angles, arms.at[rows[:, None], places.v].set(axis)
 
 
 def _places(model: Model, layout: _Layout, kinematics: Kinematics) -> tuple[Places, Pose]:

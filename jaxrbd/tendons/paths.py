@@ -138,6 +138,24 @@ class FixedTendon(eqx.Module):
         self.coefficients = parameters(coefficients, "coefficients", np.zeros(len(self.joints)))
 
 
+class RotationAngle(eqx.Module):
+    """The angle of the rotation of a spherical joint, from 0 to pi, in place of a length.
+
+    With a largest length, it limits the rotation: `Tendons([RotationAngle("cone", "ball")],
+    limits=[[-inf, 1.0]])` keeps the angle between the present rotation and the identity, about any
+    axis, below 1 rad. Lengths are then in rad, tensions in N m, and the other properties have such
+    units too. At the angle 0 the derivatives are zero, because the axis is not unique there.
+
+    - `name`: a name for messages;
+    - `joint`: the name of a spherical joint or of a free-flyer.
+
+    Source: MuJoCo, XML reference, body/joint, attribute range.
+    """
+
+    name: str = eqx.field(static=True)
+    joint: str = eqx.field(static=True)
+
+
 class SpatialTendon(eqx.Module):
     """A tendon along the shortest path over points, past spheres and around cylinders.
 
@@ -189,7 +207,7 @@ class SpatialTendon(eqx.Module):
                 )
 
 
-Tendon = FixedTendon | SpatialTendon
+Tendon = FixedTendon | SpatialTendon | RotationAngle
 
 
 def _checked_frame(frame: str | None) -> str | None:

@@ -14,14 +14,15 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .._math.linear import matmul, solve_positive_definite
+from .._math.polynomials import polynomial, spring_energy
 from ..algorithms.equation_of_motion import equation_of_motion
 from ..algorithms.kinematics import Kinematics, forward_kinematics
 from ..configuration import integrate
 from ..errors import ArgumentError
 from ..model import Model, arguments
-from ..model.joints_by_name import parameters, ranges
+from ..model.joints_by_name import parameters, polynomials, ranges
 from .lengths import LengthsAndArms, lengths, lengths_and_arms
-from .paths import FixedTendon, SpatialTendon, Tendon
+from .paths import FixedTendon, RotationAngle, SpatialTendon, Tendon
 
 
 class Tendons(eqx.Module):
@@ -29,30 +30,32 @@ class Tendons(eqx.Module):
 
     A tendon of the length l with the rate dl has the tension
 
-        stiffness (l - clip(l, rest)) + damping dl,
+        k(x) x + d(|dl|) dl,  x = l - clip(l, rest),
 
-    which pulls if it is positive. The other properties act in `contact.contact_step`, and the
-    armature also in `tendon_dynamics`. A property that is None, the default, does not act; it
-    makes smaller programs than zeros.
+    which pulls if it is positive. The stiffness k and the damping d are constant, or polynomials:
+    one row of p coefficients per tendon, `k(x) = c_0 + c_1 x + ... + c_(p-1) x^(p-1)`. The other
+    properties act in `contact.contact_step`, and the armature also in `tendon_dynamics`. A property
+    that is None, the default, does not act; it makes smaller programs than zeros.
 
-    - `tendons`: `FixedTendon`s and `SpatialTendon`s, in any order;
-    - `stiffness` (n,) in N/m, and `rest` (n, 2) in m, the lengths between which the spring has no
-      tension; by default zero. With `(-inf, L)`, the tendon only pulls;
-    - `damping` (n,) in N s/m;
+    - `tendons`: `FixedTendon`s, `SpatialTendon`s and `RotationAngle`s, in any order;
+    - `stiffness` (n,) or (n, p) in N/m, and `rest` (n, 2) in m, the lengths between which the
+      spring has no tension; by default zero. With `(-inf, L)`, the tendon only pulls;
+    - `damping` (n,) or (n, p) in N s/m;
     - `friction` (n,) in N: the largest tension of dry friction;
     - `armature` (n,) in kg: the inertia that moves with the rate of the length;
     - `limits` (n, 2) in m: the least and the largest length; they may be infinite.
 
     The units are those of a spatial tendon. All properties are leaves of the pytree. Raises
     ArgumentError for a wrong shape, a value that is NaN, a negative stiffness, damping, friction
-    or armature, and a lower bound above the upper bound. Source: MuJoCo, chapter "Computation",
-    section "Tendon", and XML reference, tendon.
+    or armature, and a lower bound above the upper bound. Of the coefficients of a polynomial
+    stiffness, only c_0 may not be negative. Source: MuJoCo, chapter "Computation", on
+    tendons and polynomial forces, and XML reference, tendon.
     """
 
     tendons: tuple[Tendon, ...]
-    stiffness: Float[arguments.Parameter, " n"] | None
+    stiffness: Float[arguments.Parameter, "n ..."] | None
     rest: Float[arguments.Parameter, "n 2"]
-    damping: Float[arguments.Parameter, " n"] | None
+    damping: Float[arguments.Parameter, "n ..."] | None
     friction: Float[arguments.Parameter, " n"] | None
     armature: Float[arguments.Parameter, " n"] | None
     limits: Float[arguments.Parameter, "n 2"] | None
@@ -69,10 +72,10 @@ class Tendons(eqx.Module):
     ):
         self.tendons = tuple(tendons)
         for place, tendon in enumerate(self.tendons):
-            if not isinstance(tendon, FixedTendon | SpatialTendon):
+            if not isinstance(tendon, FixedTendon | SpatialTendon | RotationAngle):
                 raise ArgumentError(
-                    f"entry {place} of tendons is {tendon!r}, expected a FixedTendon or a "
-                    "SpatialTendon"
+                    f"entry {place} of tendons is {tendon!r}, expected a FixedTendon, "
+                    "a SpatialTendon or a RotationAngle"
                 )
         n = len(self.tendons)
 
@@ -83,9 +86,14 @@ class Tendons(eqx.Module):
             arguments.require(values, lambda x: x >= 0, name, "0 or more")
             return values
 
-        self.stiffness = coefficients(stiffness, "stiffness")
+        self.stiffness = None if stiffness is None else polynomials(stiffness, "stiffness", n)
+        if self.stiffness is not None:
+            constants = self.stiffness if self.stiffness.ndim == 1 else self.stiffness[:, :1]
+            arguments.require(constants, lambda x: x >= 0, "stiffness", "0 or more")
         self.rest = np.zeros((n, 2)) if rest is None else ranges(rest, "rest", n)
-        self.damping = coefficients(damping, "damping")
+        self.damping = None if damping is None else polynomials(damping, "damping", n)
+        if self.damping is not None:
+            arguments.require(self.damping, lambda x: x >= 0, "damping", "0 or more")
         self.friction = coefficients(friction, "friction")
         self.armature = coefficients(armature, "armature")
         self.limits = None if limits is None else ranges(limits, "limits", n)
@@ -106,7 +114,8 @@ class Tendons(eqx.Module):
 
         Where a tendon begins to touch a shape, the first derivatives are continuous, and the second
         derivatives of one side are returned. Raises ArgumentError for an unknown frame or joint,
-        and for a joint that does not have exactly one degree of freedom.
+        and for a joint that does not have exactly one degree of freedom, or, for a `RotationAngle`,
+        is not spherical.
         """
         return _lengths(model, self, q)
 
@@ -175,8 +184,8 @@ def _energy(model: Model, tendons: Tendons, q: Array | Kinematics) -> Array:
     """See `Tendons.energy`."""
     if tendons.stiffness is None:
         return jnp.zeros((), model.dtype)
-    stretch = _stretches(tendons, _lengths.unchecked(model, tendons, q))
-    return jnp.sum(jnp.asarray(tendons.stiffness, model.dtype) * stretch * stretch) / 2
+    stretch = stretches(tendons, _lengths.unchecked(model, tendons, q))
+    return jnp.sum(spring_energy(tendons.stiffness, stretch))
 
 
 @arguments.compiled(arrays=("q", "v", "tau", "f_ext"))
@@ -242,7 +251,7 @@ def armature_terms(
     return ArmatureTerms(matmul(J.T * A[None], J), matmul(A * change, J))
 
 
-def _stretches(tendons: Tendons, lengths: Array) -> Array:
+def stretches(tendons: Tendons, lengths: Array) -> Array:
     """The parts (n,) of the lengths beyond the lengths without tension."""
     rest = jnp.asarray(tendons.rest, lengths.dtype)
     return lengths - jnp.clip(lengths, rest[:, 0], rest[:, 1])
@@ -251,9 +260,9 @@ def _stretches(tendons: Tendons, lengths: Array) -> Array:
 def _tensions_of(tendons: Tendons, found: LengthsAndArms, v: Array) -> Array:
     tensions = jnp.zeros_like(found.lengths)
     if tendons.stiffness is not None:
-        stretch = _stretches(tendons, found.lengths)
-        tensions = tensions + jnp.asarray(tendons.stiffness, v.dtype) * stretch
+        stretch = stretches(tendons, found.lengths)
+        tensions = tensions + polynomial(tendons.stiffness, stretch) * stretch
     if tendons.damping is not None:
         rates = matmul(found.moment_arms, v)
-        tensions = tensions + jnp.asarray(tendons.damping, v.dtype) * rates
+        tensions = tensions + polynomial(tendons.damping, jnp.abs(rates)) * rates
     return tensions

@@ -194,22 +194,27 @@ SHAPES = """
 PASSIVE = """
 <mujoco model="passive">
   <compiler angle="radian"/>
-  <option gravity="0.3 -0.2 -9.7"/>
+  <option gravity="0.3 -0.2 -9.7" density="12" viscosity="0.7" wind="0.5 -0.8 0.3"/>
   <default><geom contype="0" conaffinity="0"/></default>
   <worldbody>
     <body name="trunk" gravcomp="0.4">
-      <freejoint name="root"/>
+      <joint name="root" type="free" stiffness="3 2 1" damping="0.4 0.3 0.2" armature="0.7"/>
       <inertial pos="0.1 -0.05 0.2" quat="1 0.2 0.3 -0.4" mass="4" diaginertia="0.3 0.2 0.15"/>
       <body name="pack" pos="-0.1 0.2 0.1" quat="1 1 0 0" gravcomp="1.3">
         <geom type="box" size="0.1 0.2 0.05" pos="0.02 0.03 0.04" mass="0.8"/>
       </body>
       <body name="arm" pos="0.2 -0.1 -0.3" quat="0.8 0 0.6 0" gravcomp="1">
-        <joint name="swing" axis="0.1 0.2 1" pos="0.1 0 0.05" ref="0.4" stiffness="2"
-               springref="-0.3" damping="0.6"/>
-        <geom type="capsule" size="0.05 0.1" pos="0.05 0.1 -0.2" euler="0.3 0 0.1" mass="1"/>
+        <joint name="swing" axis="0.1 0.2 1" pos="0.1 0 0.05" ref="0.4"
+               stiffness="2 0.7 -0.3" springref="-0.3" damping="0.6 0.4 0.1"/>
+        <geom type="capsule" size="0.05 0.1" pos="0.05 0.1 -0.2" euler="0.3 0 0.1" mass="1"
+              fluidshape="ellipsoid"/>
         <body name="hand" pos="0 0 -0.4">
-          <joint name="wrist" type="ball" pos="0.02 0.03 0.1" stiffness="3" damping="0.3"/>
-          <geom type="ellipsoid" size="0.1 0.05 0.02" pos="0.05 0.01 -0.03" mass="0.4"/>
+          <joint name="wrist" type="ball" pos="0.02 0.03 0.1" stiffness="3 0.5 0.4"
+                 damping="0.3 0 0.2"/>
+          <geom type="ellipsoid" size="0.1 0.05 0.02" pos="0.05 0.01 -0.03" mass="0.4"
+                fluidshape="ellipsoid" fluidcoef="0.3 0.7 1.1 1.3 0.8"/>
+          <geom type="sphere" size="0.03" pos="0 0.1 0" mass="0.1" fluidshape="ellipsoid"/>
+          <geom type="box" size="0.03 0.02 0.05" pos="0 0 0.1" mass="0.1"/>
         </body>
       </body>
     </body>
@@ -217,9 +222,20 @@ PASSIVE = """
       <geom size="0.1" mass="1"/>
       <body name="sled" gravcomp="-0.5">
         <joint name="rail" type="slide" axis="1 0 1" stiffness="5" springref="0.2"/>
-        <geom type="cylinder" size="0.05 0.1" pos="0.1 0 0" mass="0.5"/>
+        <geom type="cylinder" size="0.05 0.1" pos="0.1 0 0" mass="0.5" fluidshape="ellipsoid"/>
+        <geom type="box" size="0.1 0.05 0.02" pos="0 0.1 0" euler="0.1 0.2 0.3" mass="0.2"
+              fluidshape="ellipsoid"/>
       </body>
     </body>
   </worldbody>
+  <tendon>
+    <fixed name="belt" stiffness="3 -0.8 0.5" damping="0.2 0.3 0.4" springlength="-0.1 0.2">
+      <joint joint="swing" coef="0.7"/><joint joint="rail" coef="-1.2"/>
+    </fixed>
+  </tendon>
+  <actuator>
+    <motor name="m0" joint="swing" gear="-2" damping="0.1 0.2 0.3"/>
+    <motor name="m1" tendon="belt" gear="-1.5" damping="0.3 0.2 0.1"/>
+  </actuator>
 </mujoco>
 """

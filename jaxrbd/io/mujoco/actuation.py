@@ -236,8 +236,6 @@ def _fault(source: Source, actuator: int) -> str | None:
         return "plugin"
     if source.field("actuator_delay", np.zeros(n))[actuator] > 0:
         return "delay of the control"
-    if source.field("actuator_dampingpoly", np.zeros((n, 1)))[actuator].any():
-        return "polynomial damping"
     return None
 
 

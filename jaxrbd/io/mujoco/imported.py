@@ -63,9 +63,10 @@ class Imported(NamedTuple):
     - `scene`: the ground, the shapes that can touch the ground, and the pairs of shapes that can
       touch each other, or None if nothing can touch;
     - `actuators`: joint forces, as functions of the state and the control;
-    - `passive`: joint springs and gravity compensation, as functions of the state;
-    - `tendons`: all tendons of the file. `tendons(model, q, v)` is the generalized force of their
-      springs and their damping;
+    - `passive`: springs, nonlinear damping, gravity compensation and fluid forces, as functions of
+      the state;
+    - `tendons`: all tendons of the file, then the limits of the rotations of ball joints.
+      `tendons(model, q, v)` is the generalized force of their springs and their damping;
     - `filter`: the activation dynamics of the actuators. `filter.push` returns the control for
       `actuators`. It does not change the control of an actuator without dynamics;
     - `constraints`: the equality constraints that are active at the start;
@@ -322,10 +323,6 @@ def _frame_pose(model: Model, name: str) -> Pose:
 def _omit_unsupported(source: Source) -> None:
     """Omit features of the whole model. The other readers omit features of their elements."""
     m = source.m
-    if m.opt.density:
-        source.omit(f"option density {m.opt.density:g} (fluid forces)")
-    if m.opt.viscosity:
-        source.omit(f"option viscosity {m.opt.viscosity:g} (fluid forces)")
     if source.enabled("OVERRIDE"):
         source.omit("option flag override (parameters of contacts)")
     for kind, count in (("flex", m.nflex), ("plugin", m.nplugin)):

@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from ...passive import GravityCompensation, JointSprings, PassiveForces
+from ...passive import (
+    FixedAxesArmature,
+    FluidBoxes,
+    FluidEllipsoids,
+    FluidForces,
+    GravityCompensation,
+    JointSprings,
+    PassiveForces,
+    PolynomialDamping,
+)
+from ...spatial import Pose
+from .dof_parameters import damped_along_world_axes, damping_of_dofs, damping_polynomials, shortest
 from .source import Source
 
 
 def read_passive(source: Source) -> PassiveForces:
     """The passive forces, without those that the model and the tendons have."""
+    armature = _read_armature(source)
     if source.passive_disabled:
-        return PassiveForces()
-    return PassiveForces(_read_springs(source), _read_gravity_compensation(source))
+        return PassiveForces(armature=armature)
+    return PassiveForces(
+        _read_springs(source),
+        _read_gravity_compensation(source),
+        _read_damping(source),
+        armature,
+        _read_fluid(source),
+    )
+
+
+def _read_armature(source: Source) -> FixedAxesArmature | None:
+    """The free joints whose translation has armature, the same along the three axes."""
+    joints = []
+    for joint, name in enumerate(source.joints):
+        first = source.m.jnt_dofadr[joint]
+        armature = source.m.dof_armature[first : first + 3]
+        if source.is_free(joint) and armature.any() and not np.ptp(armature):
+            joints.append(name)
+    return FixedAxesArmature(joints) if joints else None
 
 
 def _read_springs(source: Source) -> JointSprings | None:
@@ -20,31 +51,48 @@ def _read_springs(source: Source) -> JointSprings | None:
     m = source.m
     if source.disabled("SPRING"):
         return None
-    polynomial = source.field("jnt_stiffnesspoly", np.zeros((m.njnt, 1)))
+    polynomials = source.field("jnt_stiffnesspoly", np.zeros((m.njnt, 2)))
+    stiffness = np.column_stack([m.jnt_stiffness, polynomials])
     plastic = source.field("jnt_springyield", np.zeros(m.njnt))
-    scalar, balls = [], []
-    for joint, name in enumerate(source.joints):
-        if polynomial[joint].any():
-            source.omit(f"joint {name!r}: polynomial stiffness")
-        if m.jnt_stiffness[joint] == 0:
-            continue
+    scalar, balls, free = [], [], []
+    for joint in np.flatnonzero(stiffness.any(axis=1)).tolist():
         if plastic[joint] > 0:
-            source.omit(f"joint {name!r}: springyield")
-        elif source.is_free(joint):
-            source.omit(f"joint {name!r}: stiffness of a free joint")
-        else:
-            (scalar if source.is_scalar(joint) else balls).append(joint)
+            source.omit(f"joint {source.joints[joint]!r}: springyield")
+            continue
+        (scalar if source.is_scalar(joint) else balls).append(joint)
+        if source.is_free(joint):
+            free.append(joint)
     if not scalar and not balls:
         return None
-    start = m.jnt_qposadr[balls].astype(int)[:, None]
+    first, rest = m.jnt_qposadr.astype(int), np.array(m.qpos_spring)
+    quaternion = first + [3 * source.is_free(joint) for joint in range(m.njnt)]
     return JointSprings(
         [source.joints[joint] for joint in scalar],
-        np.array(m.jnt_stiffness[scalar]),
-        m.qpos_spring[m.jnt_qposadr[scalar]],
+        shortest(stiffness[scalar]),
+        rest[first[scalar]],
         [source.joints[joint] for joint in balls],
-        np.array(m.jnt_stiffness[balls]),
-        m.qpos_spring[start + np.array([1, 2, 3, 0])],
+        shortest(stiffness[balls]),
+        rest[quaternion[balls][:, None] + np.array([1, 2, 3, 0])],
+        [source.joints[joint] for joint in free],
+        shortest(stiffness[free]),
+        rest[first[free][:, None] + np.arange(3)],
     )
+
+
+def _read_damping(source: Source) -> PolynomialDamping | None:
+    """The damping that `Model.damping` does not have."""
+    m, polynomials = source.m, damping_polynomials(source)
+    coefficients = np.column_stack([np.zeros(m.nv), polynomials])
+    for joint in range(m.njnt):
+        if damped_along_world_axes(source, joint):
+            dofs = slice(m.jnt_dofadr[joint], m.jnt_dofadr[joint] + 3)
+            coefficients[dofs, 0] = damping_of_dofs(source)[dofs]
+    damped = np.array(m.dof_jntid)[coefficients.any(axis=1)]
+    joints = np.unique(damped)
+    if not len(joints):
+        return None
+    rows = coefficients[np.isin(m.dof_jntid, joints)]
+    return PolynomialDamping([source.joints[joint] for joint in joints], shortest(rows))
 
 
 def _read_gravity_compensation(source: Source) -> GravityCompensation | None:
@@ -73,3 +121,70 @@ def _read_gravity_compensation(source: Source) -> GravityCompensation | None:
         np.array(m.body_mass[kept]),
         np.array(m.body_ipos[kept]),
     )
+
+
+_LEAST = 1e-15  # MuJoCo's `mjMINVAL`
+
+
+def _read_fluid(source: Source) -> FluidForces | None:
+    """The forces of the fluid on the bodies that can move.
+
+    A body has a box with the inertia of the body, unless one of its geoms is an ellipsoid in the
+    fluid.
+    """
+    m = source.m
+    if not (m.opt.density > 0 or m.opt.viscosity > 0):
+        return None
+    bodies = source.moving_bodies() & (m.body_mass >= _LEAST)
+    geoms = np.flatnonzero((m.geom_fluid[:, 0] > 0) & bodies[m.geom_bodyid])
+    boxes = np.setdiff1d(np.flatnonzero(bodies), m.geom_bodyid[geoms])
+    for geom in geoms:
+        if m.geom_fluid[geom, 0] != 1:
+            scale = m.geom_fluid[geom, 0]
+            source.omit(f"geom {source.geom_in_text(int(geom))}: fluid interaction {scale:g}")
+    geoms = geoms[m.geom_fluid[geoms, 0] == 1]
+    if not len(boxes) and not len(geoms):
+        return None
+    return FluidForces(
+        m.opt.density,
+        m.opt.viscosity,
+        np.array(m.opt.wind),
+        _fluid_boxes(source, boxes) if len(boxes) else None,
+        _fluid_ellipsoids(source, geoms) if len(geoms) else None,
+    )
+
+
+def _fluid_boxes(source: Source, bodies: np.ndarray) -> FluidBoxes:
+    """The boxes with the masses and the principal moments of inertia of the bodies."""
+    m = source.m
+    inertia, mass = m.body_inertia[bodies], m.body_mass[bodies]
+    squares = np.maximum(inertia.sum(axis=1, keepdims=True) - 2 * inertia, _LEAST)
+    poses = [source.pose(m.body_ipos[body], m.body_iquat[body]) for body in bodies]
+    names = [source.bodies[body] for body in bodies]
+    return FluidBoxes(names, np.sqrt(6 * squares / mass[:, None]), _stacked(poses))
+
+
+def _fluid_ellipsoids(source: Source, geoms: np.ndarray) -> FluidEllipsoids:
+    m = source.m
+    sizes = np.array(m.geom_size[geoms])
+    kinds = source.geom_kinds[geoms]
+    sizes[kinds == "sphere"] = sizes[kinds == "sphere"][:, :1]
+    round_ends = kinds == "capsule"
+    for kind in (round_ends, kinds == "cylinder"):
+        sizes[kind] = sizes[kind][:, [0, 0, 1]]
+    sizes[round_ends, 2] += sizes[round_ends, 0]
+    poses = [source.pose(m.geom_pos[geom], m.geom_quat[geom]) for geom in geoms]
+    fluid = np.array(m.geom_fluid[geoms])
+    return FluidEllipsoids(
+        [source.bodies[m.geom_bodyid[geom]] for geom in geoms],
+        sizes,
+        _stacked(poses),
+        fluid[:, 1:6],
+        fluid[:, 6:9],
+        fluid[:, 9:12],
+    )
+
+
+def _stacked(poses: list[np.ndarray]) -> Pose:
+    H: Any = np.stack(poses)
+    return Pose(H[:, :3, :3], H[:, :3, 3])

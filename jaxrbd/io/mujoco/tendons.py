@@ -6,8 +6,17 @@ import numpy as np
 
 from ...collision.distances import pose_of
 from ...model.shapes import Cylinder, Sphere
-from ...tendons import FixedTendon, PathPoint, Pulley, SpatialTendon, Tendons, Wrap
+from ...tendons import (
+    FixedTendon,
+    PathPoint,
+    Pulley,
+    RotationAngle,
+    SpatialTendon,
+    Tendons,
+    Wrap,
+)
 from ...tendons.paths import Tendon
+from .dof_parameters import shortest
 from .source import Source
 
 # The fields of the properties of tendons, and the flags that disable them. Not every version of
@@ -22,51 +31,79 @@ _FIELDS = {
     "tendon_frictionloss": ("FRICTIONLOSS", "CONSTRAINT"),
     "tendon_armature": (),
 }
-_OMITTED = {
-    "tendon_stiffnesspoly": "polynomial stiffness",
-    "tendon_dampingpoly": "polynomial damping",
-    "tendon_springyield": "springyield",
-}
 
 
 def read_tendons(source: Source, sites: dict[str, str]) -> Tendons:
-    """All tendons, in the order of the file; `sites`: the frame of each site."""
+    """All tendons, in the order of the file, then the rotations of the balls with a limit.
+
+    `sites`: the frame of each site.
+    """
     m = source.m
-    if not m.ntendon:
+    balls = _limited_balls(source)
+    if not m.ntendon and not balls:
         return Tendons(())
-    for field, feature in _OMITTED.items():
-        for tendon in np.flatnonzero(_property(source, field).reshape(m.ntendon, -1).any(axis=1)):
-            source.omit(f"tendon {source.tendons[tendon]!r}: {feature}")
+    for tendon in np.flatnonzero(_property(source, "tendon_springyield")):
+        source.omit(f"tendon {source.tendons[tendon]!r}: springyield")
     limits = np.where(
         _property(source, "tendon_limited").astype(bool)[:, None],
         m.tendon_range,
         [-np.inf, np.inf],
     )
     properties = {
-        "stiffness": _property(source, "tendon_stiffness"),
-        "damping": _property(source, "tendon_damping"),
+        "stiffness": _polynomials(source, "stiffness"),
+        "damping": _polynomials(source, "damping"),
         "friction": _property(source, "tendon_frictionloss"),
         "armature": _property(source, "tendon_armature"),
     }
-    for actuator in range(len(m.actuator_trntype)):
+    n = len(source.actuators)
+    armature, linear = (
+        source.field(f"actuator_{name}", np.zeros(n)) for name in ("armature", "damping")
+    )
+    damping = np.column_stack([linear, source.field("actuator_dampingpoly", np.zeros((n, 2)))])
+    for actuator in range(n):
         if source.transmission(actuator) == "tendon":
             # As for joints, an actuator adds its armature and its damping, times gear^2.
             tendon, square = m.actuator_trnid[actuator, 0], source.gear(actuator) ** 2
-            for name in ("armature", "damping"):
-                values = source.field(f"actuator_{name}", np.zeros(len(m.actuator_trntype)))
-                if name == "armature" or not source.disabled(*_FIELDS["tendon_damping"]):
-                    properties[name][tendon] += square * values[actuator]
+            properties["armature"][tendon] += square * armature[actuator]
+            if not source.disabled(*_FIELDS["tendon_damping"]):
+                properties["damping"][tendon] += square * damping[actuator]
+    for tendon in np.flatnonzero((properties["damping"] < 0).any(axis=1)):
+        source.omit(f"tendon {source.tendons[tendon]!r}: negative coefficients of the damping")
+        properties["damping"][tendon] = 0
+    properties |= {name: shortest(properties[name]) for name in ("stiffness", "damping")}
+    limits = np.append(limits, [[-np.inf, m.jnt_range[ball, 1]] for ball in balls] or limits[:0], 0)
+
+    def with_balls(x: np.ndarray) -> np.ndarray:
+        """The property, with zeros for the rotations of the balls."""
+        return np.append(x, np.zeros((len(balls), *x.shape[1:])), axis=0)
+
+    angles = [RotationAngle(source.joints[ball], source.joints[ball]) for ball in balls]
     return Tendons(
-        [_tendon(source, tendon, sites) for tendon in range(m.ntendon)],
-        rest=np.array(m.tendon_lengthspring),
+        [*(_tendon(source, tendon, sites) for tendon in range(m.ntendon)), *angles],
+        rest=with_balls(np.array(m.tendon_lengthspring)),
         limits=limits if np.isfinite(limits).any() else None,
-        **{name: x if x.any() else None for name, x in properties.items()},
+        **{name: with_balls(x) if x.any() else None for name, x in properties.items()},
     )
 
 
-def _property(source: Source, field: str) -> np.ndarray:
-    """A property of all tendons; zeros where a flag disables it."""
-    zeros = np.zeros(source.m.ntendon)
+def _limited_balls(source: Source) -> list[int]:
+    """The ball joints with a range."""
+    if source.disabled("LIMIT", "CONSTRAINT"):
+        return []
+    limited = np.flatnonzero(source.m.jnt_limited).tolist()
+    return [joint for joint in limited if not source.is_scalar(joint)]
+
+
+def _polynomials(source: Source, name: str) -> np.ndarray:
+    """The coefficients (ntendon, 3) of the stiffness or the damping."""
+    linear = _property(source, f"tendon_{name}")
+    higher = _property(source, f"tendon_{name}poly", 2)
+    return np.column_stack([linear, higher])
+
+
+def _property(source: Source, field: str, *width: int) -> np.ndarray:
+    """A property of all tendons, (ntendon, *width); zeros where a flag disables it."""
+    zeros = np.zeros((source.m.ntendon, *width))
     values = np.array(source.field(field, zeros), float)
     return np.zeros_like(values) if source.disabled(*_FIELDS[field]) else values
 

@@ -19,6 +19,7 @@ import numpy as np
 from ...joints import FreeFlyer, Joint, Prismatic, Revolute, Spherical
 from ...model import Fixed, JointSpec, Link, Mimic, link_inertia
 from ...model.description import Follow
+from .dof_parameters import armature_of_dofs, damped_along_world_axes, damping_of_dofs
 from .shapes import read_shapes
 from .source import Source, fresh_name, translation
 
@@ -42,7 +43,7 @@ def read_tree(source: Source, followers: dict[str, Mimic | Follow]) -> Tree:
     tree = Tree([], [], {}, {})
     frames = {*source.bodies[1:]}  # the names of links in use
     joints = {*source.joints}
-    armature, damping = _armature(source), _damping(source)
+    armature, damping = armature_of_dofs(source), damping_of_dofs(source)
     for body in range(1, m.nbody):
         name, parent = source.bodies[body], _link(source, int(m.body_parentid[body]))
         place = source.pose(m.body_pos[body], m.body_quat[body])
@@ -132,47 +133,21 @@ def _joint(
         friction[:] = 0
     if source.is_free(joint):
         # The linear velocities of a free joint have world axes in MuJoCo, body axes in jaxrbd.
-        if armature[:3].any():
-            source.omit(f"joint {name!r}: armature of the translation of a free joint")
+        if np.ptp(armature[:3]):
+            source.omit(f"joint {name!r}: different armature along the axes of a free joint")
             armature = np.concatenate([np.zeros(3), armature[3:]])
         if friction[:3].any():
             source.omit(f"joint {name!r}: frictionloss of the translation of a free joint")
             friction[:3] = 0
-        if np.ptp(damping[:3]) > 0:
-            source.omit(f"joint {name!r}: different damping along the axes of a free joint")
+        if damped_along_world_axes(source, joint):  # then it is a passive force
             damping = np.concatenate([np.zeros(3), damping[3:]])
-    if source.field("dof_dampingpoly", np.zeros(m.nv))[dofs].any():
-        source.omit(f"joint {name!r}: polynomial damping")
     limits = {}
-    if m.jnt_limited[joint] and not source.disabled("LIMIT", "CONSTRAINT"):
-        if kind.nq == kind.nv == 1:
-            limits["lower"], limits["upper"] = m.jnt_range[joint].tolist()
-        else:
-            source.omit(f"joint {name!r}: range of a ball joint")
+    # The range of a ball joint is a limit of a tendon, a `RotationAngle`.
+    limited = m.jnt_limited[joint] and kind.nv == 1
+    if limited and not source.disabled("LIMIT", "CONSTRAINT"):
+        limits["lower"], limits["upper"] = m.jnt_range[joint].tolist()
     if m.jnt_actfrclimited[joint] and kind.nv == 1:
         limits["effort_limit"] = float(np.max(np.abs(m.jnt_actfrcrange[joint])))
     return JointSpec(
         name, kind, None, "", damping=damping, friction=friction, armature=armature, **limits
     )
-
-
-def _armature(source: Source) -> np.ndarray:
-    """The armature (nv,), with the armature of the actuators."""
-    return source.m.dof_armature + _reflected(source, source.field("actuator_armature"))
-
-
-def _damping(source: Source) -> np.ndarray:
-    """The damping (nv,), with the damping of the actuators."""
-    if source.disabled("DAMPER", "PASSIVE"):
-        return np.zeros(source.m.nv)
-    return source.m.dof_damping + _reflected(source, source.field("actuator_damping"))
-
-
-def _reflected(source: Source, values: np.ndarray) -> np.ndarray:
-    """Armature or damping (nv,) that actuators add to their joints: the value times gear^2."""
-    out = np.zeros(source.m.nv)
-    for actuator, value in enumerate(values if values.ndim else []):
-        joint = source.driven_joint(actuator)
-        if joint is not None:
-            out[source.m.jnt_dofadr[joint]] += value * source.gear(actuator) ** 2
-    return out
