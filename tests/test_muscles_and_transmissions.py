@@ -29,12 +29,11 @@ WORLD = """
 <mujoco>
   <compiler autolimits="true"/>
   <worldbody>
-    <site name="wall" pos="0.4 -0.2 0.3" euler="20 50 -30"/>
-    <site name="rail" pos="0.1 0.5 0.2" euler="0 80 15"/>
     <body name="base" pos="0 0 1">
       <freejoint name="free"/>
       <geom type="box" size="0.2 0.1 0.05"/>
       <site name="thrust" pos="0.1 0.1 0" euler="10 0 0"/>
+      <site name="rail" pos="0.1 0.5 0.2" euler="0 80 15"/>
       <body name="upper" pos="0.2 0 0">
         <joint name="hinge" axis="0 1 0.3" pos="0 0.02 0"/>
         <geom type="capsule" fromto="0 0 0 0.3 0 0" size="0.03"/>
@@ -69,14 +68,14 @@ WORLD = """
     <muscle name="wheel" joint="wheel" lengthrange="-1 1" force="4" ctrlrange="0.1 0.8"/>
     <general name="thrust" site="thrust" gear="0.2 -0.1 0.9 0.3 0.1 -0.2" gainprm="2.5"/>
     <position name="grasp" site="hand" refsite="elbow" gear="0.3 0.2 -0.5 0 0 0" kp="40" kv="3"/>
-    <position name="aim" site="hand" refsite="wall" gear="0.2 0.1 1 0.5 -0.3 0.4" kp="5"/>
-    <position name="rod" cranksite="crank" slidersite="rail" cranklength="0.6" kp="20" gear="1.3"/>
+    <position name="aim" site="hand" refsite="crank" gear="0.2 0.1 1 0.5 -0.3 0.4" kp="5"/>
+    <position name="rod" cranksite="crank" slidersite="rail" cranklength="4" kp="20" gear="1.3"/>
     <position name="short" cranksite="crank" slidersite="rail" cranklength="0.02" kp="20"/>
     <position name="ball" joint="ball" gear="0.5 0.2 0.9" kp="3"/>
     <position name="turned" jointinparent="ball" gear="0.5 -0.2 0.9" kp="3" kv="0.2"/>
     <motor name="push" joint="free" gear="1 2 -3 0.5 0.7 -0.9"/>
     <motor name="turn" jointinparent="free" gear="1 0.4 -3 0.5 -0.7 0.9"/>
-    <general name="integrated" joint="slide" dyntype="integrator" gainprm="3" actrange="-1 0.3"/>
+    <general name="integrated" joint="slide" dyntype="integrator" dynprm="0.3" gainprm="3" actrange="-1 0.3"/>
     <intvelocity name="speed" joint="hinge" kp="6" actrange="-2 2"/>
   </actuator>
 </mujoco>

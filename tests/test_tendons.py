@@ -270,7 +270,8 @@ def wraps(cases):
     sided = np.array([s is not None for s in side])
     side = np.array([np.zeros(3) if s is None else s for s in side], float)
     arrays = (np.array(x, float) for x in (x_0, x_1, radius))
-    found = wrap(*map(jnp.asarray, (*arrays, np.array(sphere), side, sided)))
+    depends = np.full(len(padded), -1)  # whether a side site is inside depends on its position
+    found = wrap(*map(jnp.asarray, (*arrays, np.array(sphere), side, sided, depends)))
     line, slopes = jax.tree.map(lambda x: np.asarray(x)[: len(cases)], found)
     assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves((line, slopes)))
     np.testing.assert_allclose(line.f_0, slopes[0], atol=2e-7)
@@ -677,3 +678,36 @@ def test_a_disabled_limit_of_a_ball_is_left_out():
     for flag in ("limit", "constraint"):
         text = BALL.replace("<option gr", f"<option><flag {flag}='disable'/></option><option gr")
         assert not load_mjcf(text).tendons.acting
+
+
+def test_only_acting_tendons():
+    """The force is the same; the tendons without properties are left out."""
+    tendons = ROBOT.tendons
+    bare = Tendons([tendons.tendons[1], *tendons.tendons], rest=np.zeros((7, 2)))
+    assert bare.only_acting().names == ()
+    n = len(tendons.names)
+    idle = np.zeros(n)
+    idle[2] = 3.0
+    some = Tendons(tendons.tendons, stiffness=idle, rest=tendons.rest, damping=np.zeros(n))
+    found = some.only_acting()
+    assert found.names == (tendons.names[2],)
+    np.testing.assert_array_equal(found.rest, tendons.rest[2:3])
+    bounds = np.where(np.arange(n)[:, None] == 1, [0, 1], [-np.inf, np.inf])
+    limited = Tendons(tendons.tendons, limits=bounds)
+    assert limited.only_acting().names == (tendons.names[1],)
+    with pytest.raises(rbd.ArgumentError, match="stiffness is traced, expected known values"):
+        jax.jit(lambda k: Tendons(tendons.tendons, stiffness=k).only_acting().rest)(jnp.ones(n))
+
+
+@pytest.mark.parametrize(
+    ("side", "expected"),
+    [
+        (None, False),
+        (PathPoint("upper", (0.0, 0.0, 0.2)), False),
+        (PathPoint("upper", (0.0, 0.1, 0.01)), True),
+        (PathPoint("lower", (0.0, 0.0, 0.01)), None),
+    ],
+)
+def test_whether_a_side_site_is_inside_is_known_in_the_frame_of_the_shape(side, expected):
+    wrap = Wrap(Sphere(0.05), "upper", (0.0, 0.1, 0.0), side)
+    assert wrap.side_is_inside is expected

@@ -24,68 +24,81 @@ DT = 0.002
 FINGERS = {"thumb": 5, "index": 4, "middle": 4, "ring": 4, "little": 5}
 
 
+def finger(name: str, joints: int, x: float) -> str:
+    """The bodies of a finger: joints, bones, cylinders, and the points of its tendons."""
+    text = ""
+    for i in reversed(range(joints)):
+        bends = i >= joints - 3
+        axis = "1 0 0" if bends or i % 2 else "0 1 0"
+        start = f"{x} 0 0.1" if i == 0 else f"0 0 {0.03 if bends else 0.0}"
+        marks = "".join(
+            f'<site name="{name}{i}{sign}" pos="0 {sign}0.008 0.02"/>'
+            f'<site name="{name}{i}{sign}side" pos="0 {sign}0.012 0"/>'
+            for sign in "+-"
+        )
+        text = (
+            f'<body pos="{start}">'
+            f'<joint name="{name}{i}" axis="{axis}" damping="0.01" armature="1e-4"/>'
+            f'<geom class="bone"/><geom name="{name}{i}" class="roll"/>{marks}{text}</body>'
+        )
+    return text
+
+
+def tendons_of(name: str, joints: int) -> tuple[str, str]:
+    """The tendons and the muscles of a finger."""
+    tendons = muscles = ""
+    for sign in "+-":
+        path = f'<site site="{name}{joints - 3}{sign}"/>'
+        for i in (joints - 2, joints - 1):
+            path += f'<geom geom="{name}{i}" sidesite="{name}{i}{sign}side"/>'
+            path += f'<site site="{name}{i}{sign}"/>'
+        tendons += f'<spatial name="{name}{sign}">{path}</spatial>'
+        muscles += f'<muscle tendon="{name}{sign}" lengthrange="0.03 0.09" force="20"/>'
+    last = f'<joint joint="{name}{joints - 1}" coef="1"/>'
+    last += f'<joint joint="{name}{joints - 2}" coef="-0.7"/>'
+    tendons += f'<fixed name="{name}" stiffness="0.2" damping="0.01">{last}</fixed>'
+    return tendons, muscles
+
+
 def hand_text() -> str:
     """The MJCF file of the hand."""
-    bodies, tendons, muscles = [], [], []
+    fingers, tendons, muscles = "", "", ""
     for place, (name, joints) in enumerate(FINGERS.items()):
-        x = 0.02 * (place - 2)
-        text, sites = "", {1: [], -1: []}
-        for i in reversed(range(joints)):
-            bend = i >= joints - 3
-            axis = "1 0 0" if bend or i % 2 else "0 1 0"
-            roll = ""
-            if i >= joints - 2:  # the tendons bend around the last two joints
-                roll = f'<geom name="{name}{i}" class="roll" euler="0 90 0"/>'
-                roll += f'<site name="{name}{i}+" pos="0 0.012 0"/>'
-                roll += f'<site name="{name}{i}-" pos="0 -0.012 0"/>'
-            marks = "".join(
-                f'<site name="{name}{i}{s}p" pos="0 {0.008 if s == "+" else -0.008} 0.02"/>'
-                for s in "+-"
-            )
-            start = f"{x} 0 0.1" if i == 0 else f"0 0 {0.03 if bend else 0.0}"
-            text = (
-                f'<body pos="{start}"><joint name="{name}{i}" axis="{axis}" damping="0.01" '
-                f'armature="1e-4"/><geom class="bone"/>{roll}{marks}{text}</body>'
-            )
-        bodies.append(text)
-        for s in "+-":
-            path = f'<site site="{name}{joints - 3}{s}p"/>'
-            for i in (joints - 2, joints - 1):
-                path += f'<geom geom="{name}{i}" sidesite="{name}{i}{s}"/>'
-                path += f'<site site="{name}{i}{s}p"/>'
-            tendons.append(f'<spatial name="{name}{s}">{path}</spatial>')
-            muscles.append(
-                f'<muscle name="{name}{s}" tendon="{name}{s}" lengthrange="0.03 0.09" force="20"/>'
-            )
-        last = [f'<joint joint="{name}{joints - k}" coef="{c}"/>' for k, c in ((1, 1), (2, -0.7))]
-        tendons.append(
-            f'<fixed name="{name}=" stiffness="0.2" damping="0.01">{"".join(last)}</fixed>'
+        fingers += finger(name, joints, 0.02 * (place - 2))
+        tendons, muscles = (
+            x + y for x, y in zip((tendons, muscles), tendons_of(name, joints), strict=True)
         )
-    wrist = "".join(
-        f'<joint name="wrist{i}" axis="{a}" damping="0.05"/>'
-        for i, a in enumerate(("1 0 0", "0 1 0"))
-    )
-    motors = "".join(f'<motor joint="wrist{i}"/>' for i in range(2))
     return f"""
 <mujoco>
-  <option timestep="{DT}" integrator="Euler"><flag contact="disable" constraint="disable"/></option>
+  <option timestep="{DT}" integrator="Euler">
+    <flag contact="disable" constraint="disable" eulerdamp="disable"/>
+  </option>
   <default>
     <default class="bone"><geom type="capsule" fromto="0 0 0 0 0 0.03" size="0.007"/></default>
-    <default class="roll"><geom type="cylinder" size="0.006 0.01" mass="0"/></default>
+    <default class="roll">
+      <geom type="cylinder" size="0.006 0.01" mass="0" euler="0 90 0"/>
+    </default>
   </default>
-  <worldbody><body>{wrist}<geom type="box" pos="0 0 0.05" size="0.05 0.01 0.05"/>{"".join(bodies)}</body></worldbody>
-  <tendon>{"".join(tendons)}</tendon>
-  <actuator>{"".join(muscles)}{motors}</actuator>
+  <worldbody>
+    <body>
+      <joint name="wrist0" axis="1 0 0" damping="0.05"/>
+      <joint name="wrist1" axis="0 1 0" damping="0.05"/>
+      <geom type="box" pos="0 0 0.05" size="0.05 0.01 0.05"/>
+      {fingers}
+    </body>
+  </worldbody>
+  <tendon>{tendons}</tendon>
+  <actuator>{muscles}<motor joint="wrist0"/><motor joint="wrist1"/></actuator>
 </mujoco>"""
 
 
 def stepped(robot: Imported):
     """A step of semi-implicit Euler: the state (q, v, activation) after it."""
-    model = robot.model.with_dissipation()
+    model, tendons = robot.model.with_dissipation(), robot.tendons.only_acting()
 
     def step(q, v, activation, control):
         activation, filtered = robot.filter.push(activation, control, DT)
-        tau = robot.actuators(model, q, v, filtered) + robot.tendons(model, q, v)
+        tau = robot.actuators(model, q, v, filtered) + tendons(model, q, v)
         v = v + DT * jaxrbd.forward_dynamics(model, q, v, tau)
         return jaxrbd.integrate(model, q, DT * v), v, activation
 
@@ -140,13 +153,11 @@ def main() -> None:
     end = calls["MuJoCo", "step"]()[:, -1, 1 : 1 + compiled.nq]
     apart = np.max(np.abs(np.asarray(calls["float64", "step"]()[0]) - end))
     seconds = common.least_seconds(calls, 5)
-    for name in ("float64", "float32", "MuJoCo"):
-        us = {
-            k: 1e6 * seconds[name, k] / batch for k in ("step", "gradient") if (name, k) in seconds
-        }
-        cells = [f"{us['step'] / steps:.2f}", f"{us['gradient']:.2f}" if "gradient" in us else "-"]
-        took = [f"{compile_s[name, k]:.1f}" for k in us if (name, k) in compile_s]
-        common.row(name, *cells, " and ".join(took) or "-")
+    us = {key: 1e6 * seconds[key] / batch for key in calls}
+    for name in ("float64", "float32"):
+        took = " and ".join(f"{compile_s[name, k]:.1f}" for k in ("step", "gradient"))
+        common.row(name, f"{us[name, 'step'] / steps:.2f}", f"{us[name, 'gradient']:.2f}", took)
+    common.row("MuJoCo", f"{us['MuJoCo', 'step'] / steps:.2f}", "-", "-")
     print(f"\nlargest difference of the angles after {steps} steps: {apart:.1e} rad")
 
 

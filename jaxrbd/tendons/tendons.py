@@ -24,6 +24,9 @@ from ..model.joints_by_name import parameters, polynomials, ranges
 from .lengths import LengthsAndArms, lengths, lengths_and_arms
 from .paths import FixedTendon, RotationAngle, SpatialTendon, Tendon
 
+# The properties of tendons that act, besides `rest`.
+_LAWS = ("stiffness", "damping", "friction", "armature", "limits")
+
 
 class Tendons(eqx.Module):
     """n tendons of a robot, with the properties of each tendon.
@@ -101,8 +104,26 @@ class Tendons(eqx.Module):
     @property
     def acting(self) -> bool:
         """Whether the tendons have a property that acts on the robot."""
-        laws = self.stiffness, self.damping, self.friction, self.armature, self.limits
-        return any(x is not None for x in laws)
+        return any(getattr(self, name) is not None for name in _LAWS)
+
+    def only_acting(self) -> Tendons:
+        """The tendons with a stiffness, damping, friction or armature above zero, or a limit.
+
+        Robots of files often have many other tendons, which only actuators pull. The result makes
+        smaller programs. Raises ArgumentError for a traced property.
+        """
+        acts = np.zeros(len(self.tendons), bool)
+        laws = {name: getattr(self, name) for name in _LAWS}
+        for name, x in laws.items():
+            values = arguments.known(x)
+            if x is not None and values is None:
+                raise ArgumentError(f"{name} is traced, expected known values")
+            if x is not None:
+                found = np.isfinite(values) if name == "limits" else values != 0
+                acts |= found.reshape(len(acts), -1).any(axis=1)
+        chosen = np.flatnonzero(acts)
+        laws = {name: x[chosen] for name, x in laws.items() if x is not None}
+        return Tendons([self.tendons[i] for i in chosen], rest=self.rest[chosen], **laws)
 
     @property
     def names(self) -> tuple[str, ...]:
