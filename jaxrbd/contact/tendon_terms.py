@@ -53,6 +53,7 @@ def tendon_law(
     zero, unbounded = jnp.zeros_like(lengths), jnp.full_like(lengths, jnp.inf)
     rows = []
     tendons = cast(tendons, model.dtype)
+    stiffness = None
     if tendons.stiffness is not None:
         stretch = stretches(tendons, lengths)
         stiffness = polynomial(tendons.stiffness, stretch)
@@ -68,7 +69,7 @@ def tendon_law(
             beyond = gap > 0 if side == 0 else gap < 0
             target = gap / jnp.where(beyond, dt + recovery, dt)
             rows.append((jnp.where(limited, conductance, 0), target, low, high))
-        if tendons.stiffness is not None:
+        if stiffness is not None:
             bound = jnp.asarray(tendons.rest)[:, side]
             bounded = jnp.isfinite(bound)
             distance = jnp.where(bounded, bound, 0) - lengths

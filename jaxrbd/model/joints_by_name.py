@@ -76,8 +76,9 @@ def polynomials(x: ArrayLike | Sequence, name: str, n: int | None) -> arguments.
     try:
         shape = np.shape(x)
     except ValueError:  # rows of different lengths
-        shape = (n,)
-    return parameters(x, name, np.zeros((shape[0] if n is None else n, *shape[1:2])))
+        shape = (0,)
+    rows = n if n is not None else shape[0] if shape else 0
+    return parameters(x, name, np.zeros((rows, *shape[1:2])))
 
 
 def ranges(x: ArrayLike | Sequence | None, name: str, n: int) -> arguments.Parameter:

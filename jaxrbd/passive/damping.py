@@ -74,8 +74,8 @@ def _damping_force(
     free = [name for name in damping.joints if is_free(model, model.joint(name).bodies[0])]
     places = free_places(model, free)
     linear = places.v[:, :3]
+    attitude = so3.quaternion_normalize(joint_coordinates(model, q)[places.q[:, 3:]])
     if free:
-        attitude = so3.quaternion_normalize(joint_coordinates(model, q)[places.q[:, 3:]])
         rates = rates.at[linear].set(so3.quaternion_rotate(attitude, rates[linear]))
     rates = rates[index]
     damped = -polynomial(damping.coefficients, jnp.abs(rates)) * rates

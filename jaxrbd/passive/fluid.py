@@ -6,7 +6,8 @@ the fluid and of the angular velocity, in the axes of the shape of the link.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -179,19 +180,21 @@ def _fluid_force(
     medium = _Fluid(*(jnp.asarray(x, model.dtype) for x in (fluid.density, fluid.viscosity)))
     wind = jnp.asarray(fluid.wind, model.dtype)
     parts = []  # (bodies, points, forces, moments)
-    for shapes, X_FS, law in (
-        (fluid.boxes, "X_FB", _box_forces),
-        (fluid.ellipsoids, "X_FE", _ellipsoid_forces),
-    ):
-        if shapes is None:
-            continue
-        places, X = points_in_frames(model, kinematics, shapes.frames, getattr(shapes, X_FS))
+
+    def add(frames: Sequence[str], X_FS: Pose, law: Callable[[Array, Array], Any]) -> None:
+        places, X = points_in_frames(model, kinematics, frames, X_FS)
         rates = rows_or_world(V, places.bodies, jnp.zeros(6, model.dtype))
         linear, angular = rates[:, :3], rates[:, 3:]
         u = inverse_rotate(X.R, linear + cross(angular, X.p) - wind[None])
         w = inverse_rotate(X.R, angular)
-        force, moment = law(medium, shapes, u, w)
+        force, moment = law(u, w)
         parts.append((places.bodies, X.p, rotate(X.R, force), rotate(X.R, moment)))
+
+    if fluid.boxes is not None:
+        add(fluid.boxes.frames, fluid.boxes.X_FB, partial(_box_forces, medium, fluid.boxes))
+    if fluid.ellipsoids is not None:
+        law = partial(_ellipsoid_forces, medium, fluid.ellipsoids)
+        add(fluid.ellipsoids.frames, fluid.ellipsoids.X_FE, law)
     bodies = np.concatenate([part[0] for part in parts])
     p, force, moment = (jnp.concatenate(x) for x in list(zip(*parts))[1:])
     return generalized_force_at_points(model, kinematics, bodies, p, force, moment)

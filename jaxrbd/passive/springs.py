@@ -103,7 +103,7 @@ def _spring_force(model: Model, springs: JointSprings, q: Array) -> Float[Array,
     forces = jnp.zeros(sum(model.joint_nvs), model.dtype)
     if springs.joints:
         push = -polynomial(springs.stiffness, found.stretch) * found.stretch
-        forces = forces.at[found.index].add(push)
+        forces = forces.at[found.joint_index].add(push)
     if springs.balls:
         stiffness = polynomial(springs.ball_stiffness, found.angle)
         forces = forces.at[found.ball_index].add(-stiffness[:, None] * found.turn)
@@ -131,14 +131,14 @@ def _spring_energy(model: Model, springs: JointSprings, q: Array) -> Float[Array
 class _Deflections(NamedTuple):
     """The deflections of all springs, and the indices of their velocities.
 
-    - `stretch`, `index` (n,): of the joints;
+    - `stretch`, `joint_index` (n,): of the joints;
     - `turn` (m, 3), `angle` (m,), `ball_index` (m, 3): rotation vectors and their lengths;
     - `offset` (l, 3), `distance` (l,), `position_index` (l, 3): of the positions;
     - `attitude` (l, 4): the unit quaternions of the free-flyers of the positions.
     """
 
     stretch: Array
-    index: np.ndarray
+    joint_index: np.ndarray
     turn: Array
     angle: Array
     ball_index: np.ndarray
