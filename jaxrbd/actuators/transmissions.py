@@ -22,8 +22,9 @@ from ..algorithms.kinematics import Kinematics, root_positions
 from ..algorithms.places import find_places, poses_from_root
 from ..errors import ArgumentError
 from ..model import Model, arguments
+from ..model.joint_places import ball_places
 from ..model.joint_space import independent_joint_force, joint_coordinates
-from ..model.joints_by_name import parameters, spherical_joints
+from ..model.joints_by_name import parameters
 from ..model.shapes import Vector
 from ..spatial import Pose, inverse_compose, rotate
 from ..tendons.lengths import LengthsAndArms, lengths_and_arms, rows_of_wrenches
@@ -137,7 +138,7 @@ class SliderCrank(eqx.Module):
 class BallTorque(eqx.Module):
     """A torque on a spherical joint along an axis.
 
-    - `joint`: the name of a spherical joint; `axis` (3,): the torque for each unit of force;
+    - `joint`: the name of a spherical joint or a free-flyer; `axis` (3,): the torque for each unit of force;
     - `in_parent`: whether `axis` has axes of the parent link. By default, it has axes of the child.
 
     The length is `axis . log(q)`, for the quaternion q of the joint. Source: MuJoCo, XML reference,
@@ -282,7 +283,7 @@ def _slider_cranks(model: Model, items: Sequence[SliderCrank], kinematics: Kinem
 def _ball_torques(
     model: Model, items: Sequence[BallTorque], kinematics: Kinematics
 ) -> LengthsAndArms:
-    places = spherical_joints(model, [x.joint for x in items])
+    places = ball_places(model, [x.joint for x in items])
     rotation = so3.quaternion_normalize(joint_coordinates(model, kinematics.q)[places.q])
     axis = _stacked([x.axis for x in items], model)
     length = jnp.sum(axis * so3.unit_quaternion_log(rotation), axis=1)

@@ -37,23 +37,6 @@ def scalar_joints(model: Model, joints: Sequence[str]) -> Places:
     return Places(np.array(q, int), np.array(v, int))
 
 
-def spherical_joints(model: Model, joints: Sequence[str]) -> Places:
-    """The places of n spherical joints: of their quaternions (n, 4) and velocities (n, 3).
-
-    Raises ArgumentError for an unknown joint or a joint of another kind.
-    """
-    v_start = np.cumsum([0, *model.joint_nvs])
-    q, v = [], []
-    for name in joints:
-        body = model.joint(name).bodies[0]
-        if (model.topology.nqs[body], model.topology.nvs[body]) != (4, 3):
-            raise ArgumentError(f"joint {name!r} is no spherical joint")
-        q.append(model.topology.q_start[body])
-        v.append(v_start[body])
-    first_q, first_v = np.array(q, int)[:, None], np.array(v, int)[:, None]
-    return Places(first_q + np.arange(4), first_v + np.arange(3))
-
-
 def parameters(
     x: ArrayLike | Sequence | None, name: str, default: np.ndarray
 ) -> arguments.Parameter:

@@ -113,16 +113,15 @@ class Tendons(eqx.Module):
         smaller programs. Raises ArgumentError for a traced property.
         """
         acts = np.zeros(len(self.tendons), bool)
-        laws = {name: getattr(self, name) for name in _LAWS}
+        laws = {name: getattr(self, name) for name in _LAWS if getattr(self, name) is not None}
         for name, x in laws.items():
             values = arguments.known(x)
-            if x is not None and values is None:
+            if values is None:
                 raise ArgumentError(f"{name} is traced, expected known values")
-            if x is not None:
-                found = np.isfinite(values) if name == "limits" else values != 0
-                acts |= found.reshape(len(acts), -1).any(axis=1)
+            found = np.isfinite(values) if name == "limits" else values != 0
+            acts |= found.reshape(len(acts), -1).any(axis=1)
         chosen = np.flatnonzero(acts)
-        laws = {name: x[chosen] for name, x in laws.items() if x is not None}
+        laws = {name: x[chosen] for name, x in laws.items()}
         return Tendons([self.tendons[i] for i in chosen], rest=self.rest[chosen], **laws)
 
     @property
