@@ -75,7 +75,8 @@ WORLD = """
     <position name="turned" jointinparent="ball" gear="0.5 -0.2 0.9" kp="3" kv="0.2"/>
     <motor name="push" joint="free" gear="1 2 -3 0.5 0.7 -0.9"/>
     <motor name="turn" jointinparent="free" gear="1 0.4 -3 0.5 -0.7 0.9"/>
-    <general name="integrated" joint="slide" dyntype="integrator" dynprm="0.3" gainprm="3" actrange="-1 0.95"/>
+    <general name="integrated" joint="slide" dyntype="integrator" dynprm="0.3"
+      gainprm="3" actrange="-1 0.95"/>
     <intvelocity name="speed" joint="hinge" kp="6" actrange="-2 2"/>
   </actuator>
 </mujoco>

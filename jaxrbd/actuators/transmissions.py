@@ -138,7 +138,8 @@ class SliderCrank(eqx.Module):
 class BallTorque(eqx.Module):
     """A torque on a spherical joint along an axis.
 
-    - `joint`: the name of a spherical joint or a free-flyer; `axis` (3,): the torque for each unit of force;
+    - `joint`: the name of a spherical joint or a free-flyer;
+    - `axis` (3,): the torque for each unit of force;
     - `in_parent`: whether `axis` has axes of the parent link. By default, it has axes of the child.
 
     The length is `axis . log(q)`, for the quaternion q of the joint. Source: MuJoCo, XML reference,
