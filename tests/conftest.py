@@ -1,4 +1,4 @@
-"""Settings of JAX for the tests: double precision, strict promotion, checked shapes, one cache.
+"""Settings of JAX for the tests: double precision, strict promotion, one cache.
 
 The environment is set before JAX is imported. Processes that a test starts inherit it.
 """
@@ -34,10 +34,13 @@ if "PYTEST_XDIST_WORKER" in os.environ:
         f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false"
     )
 
-import jaxtyping
+# With JAXRBD_TEST_ANNOTATIONS=1, as in the nightly run, each call of a function of the package
+# checks its arguments and its result against its annotations: one sixth of the time of the tests.
+# tests/test_annotations.py does this in the default run, for one call of each algorithm.
+if "JAXRBD_TEST_ANNOTATIONS" in os.environ:
+    import jaxtyping
 
-# Shape and type annotations of the package are checked while the tests run, and only then.
-jaxtyping.install_import_hook("jaxrbd", "beartype.beartype")
+    jaxtyping.install_import_hook("jaxrbd", "beartype.beartype")
 
 import jax
 import numpy as np

@@ -34,7 +34,7 @@ AS_PINOCCHIO_HAS_THEM = real_robots.with_both_bases(
 
 @pytest.mark.parametrize(
     ("name", "root_joint"),
-    real_robots.with_both_bases(real_robots.ROBOTS, real_robots.THREE_EXAMPLES),
+    real_robots.with_both_bases(real_robots.ROBOTS, real_robots.TWO_EXAMPLES),
 )
 def test_every_quantity_of_every_robot(name, root_joint):
     model, oracle = real_robots.load(name, root_joint), load_oracle(name, root_joint)

@@ -97,7 +97,6 @@ EXAMPLES = {
 # For long tests.
 ONE_EXAMPLE = {GO2: EXAMPLES[GO2]}
 TWO_EXAMPLES = {name: EXAMPLES[name] for name in (PANDA, GO2)}
-THREE_EXAMPLES = {name: root for name, root in EXAMPLES.items() if "tiago" in name} | TWO_EXAMPLES
 
 # The robots that are compared with MuJoCo.
 VARIED = {
