@@ -40,8 +40,8 @@ class Muscles(eqx.Module):
 
         f = -peak_force (a active(L) velocity(V) + passive(L)).
 
-    It is negative: a muscle pulls. The three curves have continuous first derivatives, and consist
-    of parabolas and lines:
+    It is negative: a muscle pulls. The three curves consist of parabolas and lines. Their first
+    derivatives are continuous, except that of `velocity` at V = 0 for an `eccentric_peak` of 1:
 
     - `active` is 1 at L = 1, and 0 outside of `active_range`;
     - `velocity` is 0 for V of -1 or less, 1 at V = 0, and `eccentric_peak` for
@@ -59,8 +59,7 @@ class Muscles(eqx.Module):
     - `passive_peak` (n,), 0 or more, by default 1.3;
     - `eccentric_peak` (n,), 1 or more, by default 1.2.
 
-    The activation of a muscle that is excited is the result of a `Filter` with the dynamics
-    "muscle". Raises ArgumentError for a wrong shape and a value out of its range. Source: MuJoCo,
+    A `Filter` of the kind "muscle" returns the activations for given excitations. Raises ArgumentError for a wrong shape and a value out of its range. Source: MuJoCo,
     chapter "Modeling", section "Muscle actuators".
     """
 
@@ -85,19 +84,16 @@ class Muscles(eqx.Module):
         self.peak_force = arguments.parameter(peak_force, "peak_force", (None,))
         n = len(self.peak_force)
         self.length_range = ranges(length_range, "length_range", n)
-        intervals = {"scaled_range": (0.75, 1.05), "active_range": (0.5, 1.6)}
-        self.scaled_range, self.active_range = (
-            ranges(np.tile(default, (n, 1)) if given is None else given, name, n)
-            for given, (name, default) in zip((scaled_range, active_range), intervals.items())
-        )
+        if scaled_range is None:
+            scaled_range = np.tile([0.75, 1.05], (n, 1))
+        if active_range is None:
+            active_range = np.tile([0.5, 1.6], (n, 1))
+        self.scaled_range = ranges(scaled_range, "scaled_range", n)
+        self.active_range = ranges(active_range, "active_range", n)
         self.largest_speed = parameters(largest_speed, "largest_speed", np.full(n, 1.5))
         self.passive_peak = parameters(passive_peak, "passive_peak", np.full(n, 1.3))
         self.eccentric_peak = parameters(eccentric_peak, "eccentric_peak", np.full(n, 1.2))
-        for name, least in (
-            ("peak_force", 0),
-            ("passive_peak", 0),
-            ("eccentric_peak", 1),
-        ):
+        for name, least in (("peak_force", 0), ("passive_peak", 0), ("eccentric_peak", 1)):
             arguments.require(
                 getattr(self, name),
                 lambda x, least=least: (x >= least) & np.isfinite(x),

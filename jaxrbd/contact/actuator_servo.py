@@ -142,6 +142,10 @@ def servo_of_forces(
     `contact_step(..., tau, dt, servo=servo)` is stable for forces that are stiff and damped in each
     joint. Derivatives by the coordinates of other joints have no part in the servo.
 
+    The tangent does not know the limits of a force: a strong motor can still alternate between its
+    limits, if it is far from its target. A limit that does not depend on the speed belongs to a
+    `Servo` with a `PD`.
+
     Raises ArgumentError for a result of `force` with another shape or dtype.
     """
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
