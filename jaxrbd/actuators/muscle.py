@@ -59,8 +59,9 @@ class Muscles(eqx.Module):
     - `passive_peak` (n,), 0 or more, by default 1.3;
     - `eccentric_peak` (n,), 1 or more, by default 1.2.
 
-    A `Filter` of the kind "muscle" returns the activations for given excitations. Raises ArgumentError for a wrong shape and a value out of its range. Source: MuJoCo,
-    chapter "Modeling", section "Muscle actuators".
+    A `Filter` of the kind "muscle" returns the activations for given excitations. Raises
+    ArgumentError for a wrong shape and a value out of its range. Source: MuJoCo, chapter
+    "Modeling", section "Muscle actuators".
     """
 
     peak_force: Float[arguments.Parameter, " n"]
