@@ -44,8 +44,11 @@ TRACED_SLOWLY = {
     "impact_derivatives",
     "inverse_kinematics",
     "kkt_system",
+    "rnea_second_order",
     "search_inverse_kinematics",
+    "step_derivatives",
     "tendon_dynamics",
+    "touch",
     "variational_midpoint",
 }
 
