@@ -236,8 +236,8 @@ REFUSED = {
         "joints": ("d", "d", "a"),
         "joint_force_range": [[-1, 1], [-2, 3]],
     },
-    "stiffness is": {"bias": [[0, 1.0, 0]]},
-    "damping is": {"bias": [[0, 0, 1.0]]},
+    "the stiffness of joint 'a' is -1": {"bias": [[0, 1.0, 0]]},
+    "the damping of joint 'a' is -1": {"bias": [[0, 0, 1.0]]},
     "joint 'c' has 3 degrees of freedom": {"joints": ("c",)},
     "joint 'a' has 2 actuators with a limit": {
         "joints": ("a", "a"),

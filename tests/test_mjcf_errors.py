@@ -44,6 +44,7 @@ PLACES = dict.fromkeys(
 PLACES["hull"] = "size='0.1'"
 PLACES["base_joint"] = "<freejoint name='free'/>"
 MUSCLE = "0.75 1.05 1 200 0.5 1.6 1.5 1.3 1.2"
+WEAK = MUSCLE.replace("1.3 1.2", "1.3 0.5")
 IDLE_TENDON = "<tendon><fixed name='t'><joint joint='hinge' coef='1'/></fixed></tendon>"
 PLASTIC = IDLE_TENDON.replace("name=", "stiffness='1' springyield='1' name=")
 
@@ -98,26 +99,30 @@ REFUSED = {
         {"base_joint": "<joint name='free' type='free' frictionloss='1'/>"},
         "joint 'free': frictionloss of the translation of a free joint",
     ),
-    "dynamics": ({"bottom": general("dyntype='integrator'")}, "actuator 'm': dyntype integrator"),
+    "dynamics": ({"bottom": general("dyntype='user'")}, "actuator 'm': dyntype user"),
     "filter": (
         {"bottom": general("dyntype='filter' dynprm='0'")},
         "actuator 'm': dyntype filter with the time constant 0",
     ),
     "muscle": (
-        {"bottom": general(f"gaintype='muscle' gainprm='{MUSCLE}' lengthrange='0 1'")},
-        "actuator 'm': gaintype muscle",
+        {"bottom": general(f"gaintype='muscle' gainprm='{WEAK}' lengthrange='0 1'")},
+        "actuator 'm': muscle with fvmax 0.5",
     ),
     "bias": (
         {"bottom": general(f"biastype='muscle' biasprm='{MUSCLE}' lengthrange='0 1'")},
-        "actuator 'm': biastype muscle",
+        "actuator 'm': biastype muscle with gaintype fixed",
     ),
-    "ball motor": (
-        {"bottom": actuator("<motor name='m' joint='ball'/>")},
-        "actuator 'm': transmission to the ball or free joint 'ball'",
+    "three rotations": (
+        {"bottom": actuator("<orientation name='m' joint='ball'/>")},
+        "actuator 'm': transmission to a so3",
     ),
-    "site motor": (
-        {"bottom": actuator("<motor name='m' site='s1' gear='0 0 1 0 0 0'/>")},
-        "actuator 'm': transmission to a site",
+    "negative tendon": (
+        {"bottom": IDLE_TENDON.replace("name=", "stiffness='-3' name=")},
+        "tendon 't': negative stiffness",
+    ),
+    "density": (
+        {"top": "<option density='-2' viscosity='1'/>"},
+        "option density -2",
     ),
     "body": (
         {"bottom": actuator("<adhesion name='m' body='arm' ctrlrange='0 1'/>")},
@@ -183,7 +188,7 @@ REFUSED = {
     ),
     "negative damping": (
         {"bottom": IDLE_TENDON.replace("name=", "damping='1 -2' name=")},
-        "tendon 't': negative coefficients of the damping",
+        "tendon 't': negative damping",
     ),
     "plastic": (
         {"hinge": "stiffness='1' springyield='0.1'"},
@@ -503,7 +508,7 @@ def test_keyframes_after_an_omitted_actuator():
     found = load_mjcf(
         text(
             bottom="<actuator><motor name='l' joint='hinge'/>"
-            "<motor name='m' site='s1' gear='0 0 1 0 0 0'/><motor name='n' joint='hinge'/>"
+            "<general name='m' joint='hinge' dyntype='user'/><motor name='n' joint='hinge'/>"
             "</actuator><keyframe>"
             "<key name='a' ctrl='1 2 3' qpos='1 2 3 1 0 0 0 0.5 1 0 0 0'/>"
             "<key name='b' ctrl='4 5 6' qpos='6 5 4 1 0 0 0 0.7 1 0 0 0' "
@@ -511,7 +516,7 @@ def test_keyframes_after_an_omitted_actuator():
         ),
         strict=False,
     )
-    assert found.omitted == ("actuator 'm': transmission to a site",)
+    assert found.omitted == ("actuator 'm': dyntype user",)
     a, b = found.keyframes["a"], found.keyframes["b"]
     assert (a.control.tolist(), b.control.tolist()) == ([1, 3], [4, 6])
     assert (a.q[:3].tolist(), b.q[:3].tolist()) == ([1, 2, 3], [6, 5, 4])

@@ -22,6 +22,7 @@ from jaxrbd.actuators import (
 from jaxrbd.actuators.affine import gain_and_bias
 from jaxrbd.actuators.transmissions import transmission_lengths_and_arms
 from jaxrbd.io.mujoco import from_mujoco
+from jaxrbd.tendons import FixedTendon
 from support.zoo import close, slope
 
 # A flying base with an arm of a hinge, a ball and a slide, and a crank on a second arm.
@@ -129,6 +130,85 @@ def test_the_forces_and_the_activations_are_those_of_mujoco(robot, seed):
     mujoco.mj_step(compiled, data)
     moving = compiled.actuator_actadr >= 0
     close(np.asarray(after)[moving], data.act, 1e-14, "activations")
+
+
+LIMITS = """
+<mujoco>
+  <worldbody>
+    <body name="arm">
+      <joint name="h" axis="0 1 0" actuatorfrcrange="-0.2 0.3"/>
+      <geom type="capsule" fromto="0 0 0 0.3 0 0" size="0.03"/>
+      <body pos="0.3 0 0">
+        <joint name="b" type="ball"/>
+        <geom type="capsule" fromto="0 0 0 0.3 0 0" size="0.03"/>
+        <site name="tip" pos="0.3 0.1 0"/>
+        <body><joint name="s" type="slide" axis="1 0 0"/><geom size="0.1"/></body>
+      </body>
+    </body>
+  </worldbody>
+  <tendon>
+    <fixed name="t" actuatorfrclimited="true" actuatorfrcrange="-0.3 0.1">
+      <joint joint="s" coef="1"/>
+    </fixed>
+    <fixed name="u"><joint joint="h" coef="2"/></fixed>
+  </tendon>
+  <actuator>
+    <orientation joint="b"/>
+    <motor name="wide" tendon="t"/>
+    <motor name="narrow" tendon="t" forcerange="-0.1 0.1"/>
+    <motor name="coupled" tendon="u"/>
+    <motor name="push" site="tip" gear="0 0 1 0 0 0"/>
+    <motor name="direct" joint="h"/>
+    <muscle name="muscle" joint="h" lengthrange="-1 1.5" force="-1" scale="30" forcerange="-2 -1"/>
+  </actuator>
+</mujoco>
+"""
+
+
+def test_limits_of_joints_tendons_and_actuators_together():
+    """In the order of MuJoCo, with an actuator with three controls before the others."""
+    compiled = mujoco.MjModel.from_xml_string(LIMITS)
+    with pytest.raises(rbd.errors.ModelError, match="transmission to a so3"):
+        from_mujoco(compiled)
+    robot = from_mujoco(compiled, strict=False)
+    force = jax.jit(lambda q, v, u: robot.actuators(robot.model, q, v, u))
+    rng = np.random.default_rng(0)
+    clipped = 0
+    for _ in range(20):
+        data = mujoco.MjData(compiled)
+        data.qpos[:], data.qvel[:] = rng.normal(size=compiled.nq), rng.normal(size=compiled.nv)
+        mujoco.mj_normalizeQuat(compiled, data.qpos)
+        control = rng.choice([-1, -0.2, -0.05, 0.05, 0.2, 1], 5)
+        data.ctrl[3:8], data.act[:] = control, rng.uniform(0, 1, compiled.na)
+        mujoco.mj_forward(compiled, data)
+        q = robot.coordinates.q(robot.model, data.qpos)
+        v = robot.coordinates.v(robot.model, q, jnp.asarray(data.qvel))
+        u = jnp.append(jnp.asarray(control), data.act[0])
+        found = robot.coordinates.qfrc(robot.model, q, force(q, v, u))
+        rotations = data.qfrc_actuator[1:4] - found[1:4]  # of the omitted actuator
+        expected = data.qfrc_actuator - np.concatenate([[0], rotations, [0]])
+        close(found, expected, 1e-12)
+        clipped += np.isin(data.qfrc_actuator[0].round(12), [-0.2, 0.3])
+    assert 0 < clipped < 20
+
+
+def test_kinematics_in_place_of_q(robot):
+    _, data, q, v, _ = state(np.random.default_rng(1), robot)
+    kinematics = rbd.forward_kinematics(robot.model, q)
+    found, expected = (
+        robot.actuators(robot.model, x, v, jnp.asarray(data.ctrl)) for x in (kinematics, q)
+    )
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_transmissions_of_a_robot_without_joints():
+    weld = rbd.model.JointSpec("weld", rbd.model.Fixed(), None, "stand")
+    model = rbd.build_model([rbd.model.Link("stand")], [weld])
+    empty = jnp.zeros(0)
+    actuators = AffineActuators(
+        [FrameForce("stand", (1, 0, 0)), FrameDisplacement("stand", "stand", (1, 0, 0))]
+    )
+    assert actuators(model, empty, empty, jnp.ones(2)).shape == (0,)
 
 
 # -------------------------------------------------------------------------------------------- laws
@@ -356,6 +436,9 @@ def test_a_servo_of_a_muscle_that_weakens_as_it_grows_has_no_stiffness(robot):
     np.testing.assert_array_equal(servo.velocity, v)
     close(tau, actuators(robot.model, q, v, control), 1e-14)
     assert tau[dof] < -1
+    limited = joint_muscle(scaled_range=[[1.1, 1.5]], force_range=[[-1, 0]])
+    servo, tau = contact.servo_of_actuators(limited, robot.model, q, control, v)
+    np.testing.assert_array_equal([tau[dof], servo.control.damping[dof]], [-1, 0])
 
 
 # ------------------------------------------------------------------------------------------ errors
@@ -386,9 +469,20 @@ WRONG = {
     "rate has shape .* int64, expected": lambda: BOTH.forces(jnp.ones(2), jnp.arange(2)),
     "muscles has 2 entries, expected 1": lambda: AffineActuators(["wheel"], muscles=BOTH),
     "force_axes is 'local', expected 'frame' or 'world'": lambda: FrameForce(
-        "hand", None, None, "local"
+        "hand", (1, 0, 0), force_axes="local"
     ),
     r"moment has shape \(2,\)": lambda: FrameForce("hand", moment=[1.0, 2.0]),
+    "force and moment are None": lambda: FrameForce("hand"),
+    "direction and axis are None": lambda: FrameDisplacement("hand", "elbow"),
+    "in_parent is 'no'": lambda: BallTorque("ball", [1, 0, 0], "no"),
+    "limited_joints is .*expected each joint once": lambda: AffineActuators(
+        ["wheel"], limited_joints=["hinge", "hinge"]
+    ),
+    "early is 'no'": lambda: Filter([0.1, 0.1], early="no"),
+    "early is .2.": lambda: Filter([0.1], early=[2]),
+    "rate has dtype float64, expected the dtype of length, float32": lambda: BOTH.forces(
+        jnp.ones(2, "float32"), jnp.ones(2)
+    ),
     "rod is 0.0, expected finite, above 0": lambda: SliderCrank("a", "b", 0.0),
     "axis is .*nan": lambda: BallTorque("ball", [0, 0, np.nan]),
     "time_constant is .* finite for muscles": lambda: Filter([np.inf], kinds=["muscle"]),
@@ -411,7 +505,7 @@ def test_wrong_arguments(message):
     ("message", "actuators"),
     [
         ("'slide' is no spherical joint", AffineActuators([BallTorque("slide", [1, 0, 0])])),
-        ("no frame 'nowhere'", AffineActuators([FrameForce("nowhere")])),
+        ("no frame 'nowhere'", AffineActuators([FrameForce("nowhere", (1, 0, 0))])),
     ],
 )
 def test_wrong_names(robot, message, actuators):
@@ -423,8 +517,19 @@ def test_wrong_names(robot, message, actuators):
     ("message", "actuators"),
     [
         ("v is None, expected the velocity", joint_muscle()),
-        ("'wheel' is a muscle with a limit", joint_muscle(force_range=[[-1, 1]])),
-        ("'wheel' is a muscle with a limit", joint_muscle(joint_force_range=[[-np.inf, 1]])),
+        ("and the force on joint 'wheel' has a limit", joint_muscle(joint_force_range=[[-9, 1]])),
+        (
+            "'wheel' has a limit of the force, and 'force on hand' acts on several joints",
+            AffineActuators(
+                [FrameForce("hand", (1, 0, 0))],
+                joint_force_range=[[-1, 1]],
+                limited_joints=["wheel"],
+            ),
+        ),
+        (
+            "the stiffness of tendon 'gear' is -2.0, expected 0 or more",
+            AffineActuators([FixedTendon("gear", {"wheel": 1.0})], bias=[[0.0, 2.0, 0.0]]),
+        ),
     ],
 )
 def test_wrong_servos(robot, message, actuators):

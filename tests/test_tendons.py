@@ -568,7 +568,7 @@ def test_a_servo_pulls_tendons_with_the_force_after_the_step(actuators, control)
             lambda: contact.servo_of_actuators(
                 AffineActuators([ROPE], bias=[[0, 0, 1.0]]), BOB.model, jnp.zeros(2), jnp.zeros(1)
             ),
-            "the damping of the tendons and transmissions is",
+            "the damping of tendon",
         ),
         (lambda: Tendons([ROPE], stiffness=[-1.0]), "stiffness is .*, expected 0 or more"),
         (lambda: Tendons([ROPE], armature=[jnp.nan]), "armature is .*, expected no NaN"),
@@ -711,3 +711,15 @@ def test_only_acting_tendons():
 def test_whether_a_side_site_is_inside_is_known_in_the_frame_of_the_shape(side, expected):
     wrap = Wrap(Sphere(0.05), "upper", (0.0, 0.1, 0.0), side)
     assert wrap.side_is_inside is expected
+
+
+def test_the_derivative_of_a_spring_at_its_rest_length():
+    """One length without tension, or an interval whose bound is the length."""
+    model = rbd.load_robot("pendulum")
+    for rest in ((0.3, 0.3), (-np.inf, 0.3), (0.3, 0.4)):
+        tendon = FixedTendon("t", {model.joint_names[0]: 1.0})
+        spring = Tendons([tendon], stiffness=[10.0], rest=[rest])
+        found = jax.jacfwd(lambda q, spring=spring: spring(model, q, jnp.zeros(1)))(
+            jnp.array([0.3])
+        )
+        np.testing.assert_array_equal(found, [[-10]])

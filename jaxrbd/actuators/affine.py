@@ -1,7 +1,7 @@
 """Actuators whose force is affine in the control.
 
 The force also depends on a length and its rate. The length is the position of a joint, the length
-of a tendon, or that of another transmission.
+of a tendon, or the length of another transmission.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jaxtyping import Float
 
 from .._math.clip import clip_within
 from .._math.linear import matmul
-from ..algorithms.kinematics import forward_kinematics
+from ..algorithms.kinematics import Kinematics, configuration_of, forward_kinematics
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joint_space import independent_joint_force, joint_coordinates, joint_rates
@@ -37,13 +37,14 @@ class AffineActuators(eqx.Module):
         u = clip(control_i, control_range_i)
         gain = gain_i . [1, l, dl] + (gain of the muscle i)
         bias = bias_i . [1, l, dl] + (bias of the muscle i)
-        f = clip(gain u + bias, force_range_i)
+        f = clip(share (gain u + bias), force_range_i)
 
-    The force on the joint is the sum of `gear_i f` over the actuators of the joint, clipped to the
-    `joint_force_range` of the joint. The force on a tendon is the sum of `gear_i f` too, and is
-    positive if it makes the tendon longer. If the sum of the f of its actuators is outside its
-    `tendon_force_range`, all f are multiplied by one factor, so that their sum is the limit. The
-    force on another transmission has no such limit.
+    The share is 1, except for a tendon whose `tendon_force_range` does not contain the sum of
+    `gain u + bias` over its actuators: there, the share is the limit divided by the sum. The force
+    on a joint, a tendon or another transmission is the sum of `gear_i f` over its actuators. The
+    force on a tendon is positive if it makes the tendon longer. The generalized force of each joint
+    in `limited_joints`, from all actuators, is clipped to its `joint_force_range`. The limit of a
+    joint that follows others is for the actuators on this joint only.
 
     A motor has the default gain and bias. A position servo with the stiffness kp and the damping kd
     has `gain = [kp, 0, 0]` and `bias = [0, -kp, -kd]`. A muscle has `gain = bias = [0, 0, 0]`.
@@ -57,12 +58,14 @@ class AffineActuators(eqx.Module):
       `muscles` all zero;
     - `gear`: (n,), by default 1;
     - `control_range`, `force_range`: (n, 2), lower and upper bounds, by default infinite;
-    - `joint_force_range`: (m, 2) in N or N m, for the m different joints in the order in which
-      `joints` first names them (`driven_joints`), by default infinite;
+    - `joint_force_range`: (m, 2) in N or N m, for the m joints `limited_joints`, by default
+      infinite;
     - `names`: the names of the actuators, by default the names of the joints and tendons;
     - `tendon_force_range`: (k, 2) in N, for the tendons, by default infinite;
     - `muscles`: `Muscles` with n entries, or None. The peak force of actuators that are no muscles
-      is 0.
+      is 0;
+    - `limited_joints`: names of joints with one degree of freedom; by default `driven_joints`, the
+      different joints in the order in which `joints` first names them.
 
     A value beyond its bounds has the derivative zero, and a value at a bound has the derivative
     one. Raises ArgumentError for a wrong shape, a value that is NaN, and a lower bound above the
@@ -72,6 +75,7 @@ class AffineActuators(eqx.Module):
 
     joints: tuple[str | None, ...] = eqx.field(static=True)
     names: tuple[str, ...] = eqx.field(static=True)
+    limited_joints: tuple[str, ...] = eqx.field(static=True)
     # For each actuator the index of its joint, its tendon or its other transmission, in the list of
     # `driven_joints`, `tendons` and `transmissions`.
     outputs: tuple[int, ...] = eqx.field(static=True)
@@ -98,6 +102,7 @@ class AffineActuators(eqx.Module):
         names: Sequence[str] | None = None,
         tendon_force_range: ArrayLike | Sequence | None = None,
         muscles: Muscles | None = None,
+        limited_joints: Sequence[str] | None = None,
     ):
         if isinstance(joints, str):
             raise ArgumentError(f"joints is {joints!r}, expected a sequence of names")
@@ -114,12 +119,23 @@ class AffineActuators(eqx.Module):
         self.transmissions = tuple(x for x in different.values() if not isinstance(x, Tendon))
         order = [*self.driven_joints, *map(id, self.tendons), *map(id, self.transmissions)]
         self.outputs = tuple(order.index(x if isinstance(x, str) else id(x)) for x in driven)
-        n, m, k = len(driven), len(self.driven_joints), len(self.tendons)
+        if isinstance(limited_joints, str):
+            raise ArgumentError(f"limited_joints is {limited_joints!r}, expected names of joints")
+        self.limited_joints = tuple(
+            self.driven_joints if limited_joints is None else limited_joints
+        )
+        if len(set(self.limited_joints)) < len(self.limited_joints):
+            raise ArgumentError(
+                f"limited_joints is {self.limited_joints!r}, expected each joint once"
+            )
+        n, m, k = len(driven), len(self.limited_joints), len(self.tendons)
         if names is None:
             names = [x if isinstance(x, str) else x.name for x in driven]
         self.names = tuple(names)
         if len(self.names) != n:
             raise ArgumentError(f"names has {len(self.names)} entries, expected {n}")
+        if muscles is not None and not isinstance(muscles, Muscles):
+            raise ArgumentError(f"muscles is {muscles!r}, expected Muscles or None")
         if muscles is not None and len(muscles.peak_force) != n:
             raise ArgumentError(f"muscles has {len(muscles.peak_force)} entries, expected {n}")
         self.muscles = muscles
@@ -156,20 +172,24 @@ class AffineActuators(eqx.Module):
         return tuple(joint for joint in self.joints if joint is not None)
 
     def __call__(
-        self, model: Model, q: ArrayLike, v: ArrayLike, control: ArrayLike
+        self, model: Model, q: ArrayLike | Kinematics, v: ArrayLike, control: ArrayLike
     ) -> Float[Array, " nv"]:
-        """The generalized force (nv,) in N and N m, for q (nq,), v (nv,) and `control` (n,).
+        """The generalized force (nv,) in N and N m.
 
-        The force of a joint that follows others is mapped to the joints that it follows. Raises
-        ArgumentError for an unknown joint or frame, or a joint without exactly one degree of
-        freedom.
+        `q` (nq,) or its `Kinematics`, `v` (nv,), `control` (n,). The force of a joint that follows
+        others is mapped to the joints that it follows. Raises ArgumentError for an unknown joint or
+        frame, or a joint without exactly one degree of freedom.
         """
         return _affine_force(model, self, q, v, control)
 
 
 @arguments.compiled(arrays=("q", "v"))
 def _affine_force(
-    model: Model, actuators: AffineActuators, q: Array, v: Array, control: ArrayLike
+    model: Model,
+    actuators: AffineActuators,
+    q: Array | Kinematics,
+    v: Array,
+    control: ArrayLike,
 ) -> Float[Array, " nv"]:
     """The generalized force (nv,) of `AffineActuators`; see `AffineActuators.__call__`."""
     n = len(actuators.joints)
@@ -178,7 +198,10 @@ def _affine_force(
         jnp.asarray(x, model.dtype) for x in actuators.values[2:]
     )
     index = scalar_joints(model, actuators.driven_joints)
-    lengths, rates = joint_coordinates(model, q)[index.q], joint_rates(model, q, v)[index.v]
+    limited = scalar_joints(model, actuators.limited_joints)
+    configuration = configuration_of(q)
+    lengths = joint_coordinates(model, configuration)[index.q]
+    rates = joint_rates(model, configuration, v)[index.v]
     J = jnp.zeros((0, model.nv), model.dtype)
     if actuators.coupled:
         kinematics = forward_kinematics.unchecked(model, q)
@@ -188,7 +211,7 @@ def _affine_force(
     length, rate = gear * lengths[order], gear * rates[order]
     control = clip_within(control, control_range[:, 0], control_range[:, 1])
     gain, bias = gain_and_bias(actuators, length, rate)
-    force = clip_within(gain * control + bias, force_range[:, 0], force_range[:, 1])
+    force = gain * control + bias
 
     def sums(x: Array) -> Array:
         """The sums over the actuators of each joint, tendon and other transmission."""
@@ -196,25 +219,42 @@ def _affine_force(
             return jnp.zeros(len(lengths), model.dtype).at[order].add(x)
         return x[np.argsort(order)]
 
-    total, count = sums(gear * force), len(index.v)
-    on_joints = clip_within(total[:count], joint_range[:, 0], joint_range[:, 1])
-    forces = jnp.zeros(sum(model.joint_nvs), model.dtype).at[index.v].set(on_joints)
-    tau = independent_joint_force(model, q, forces)
+    first, k = len(index.v), len(actuators.tendons)
+    if k:
+        shares = jnp.ones(len(lengths), model.dtype)
+        on_tendons = sums(force)[first : first + k]
+        shares = shares.at[first : first + k].set(_shares_of_tendons(actuators, on_tendons))
+        force = shares[order] * force
+    total = sums(gear * clip_within(force, force_range[:, 0], force_range[:, 1]))
+    forces = jnp.zeros(sum(model.joint_nvs), model.dtype).at[index.v].set(total[:first])
+    # The limits of the joints that follow others, or of all joints, if nothing else acts on them.
+    early = np.array(
+        [not actuators.coupled or _follows(model, x) for x in actuators.limited_joints], bool
+    )
+    forces = _clipped(forces, limited.v[early], joint_range[early])
+    tau = independent_joint_force(model, configuration, forces)
     if not actuators.coupled:
         return tau
-    on_coupled = total[count:]
-    if actuators.tendons:
-        k = len(actuators.tendons)
-        share = _share_of_tendons(actuators, sums(force)[count : count + k])
-        on_coupled = jnp.concatenate([share * on_coupled[:k], on_coupled[k:]])
-    return tau + matmul(on_coupled, J)
+    tau = tau + matmul(total[first:], J)
+    dofs = [model.joint(x).v.start for x, e in zip(actuators.limited_joints, early) if not e]
+    return _clipped(tau, np.array(dofs, int), joint_range[~early])
 
 
-def _share_of_tendons(actuators: AffineActuators, forces: Array) -> Float[Array, " k"]:
-    """The factors (k,) by which `tendon_force_range` reduces the forces on the tendons.
+def _follows(model: Model, joint: str) -> bool:
+    """Whether a joint follows others, and has no velocity in v."""
+    dofs = model.joint(joint).v
+    return dofs.start == dofs.stop
 
-    `forces` (k,): without gears, because the limits of MuJoCo are for these forces.
-    """
+
+def _clipped(forces: Array, index: np.ndarray, limits: Array) -> Array:
+    """Forces, of which those with the indices (m,) are clipped to limits (m, 2)."""
+    if not len(index):
+        return forces
+    return forces.at[index].set(clip_within(forces[index], limits[:, 0], limits[:, 1]))
+
+
+def _shares_of_tendons(actuators: AffineActuators, forces: Array) -> Float[Array, " k"]:
+    """The shares (k,) of the forces (k,) on the tendons that `tendon_force_range` leaves."""
     limits = jnp.asarray(actuators.tendon_force_range, forces.dtype)
     bounded = clip_within(forces, limits[:, 0], limits[:, 1])
     outside = (bounded != forces) & (forces != 0)

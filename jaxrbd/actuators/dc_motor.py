@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
+from .._math.clip import clip_within
 from ..model import Model, arguments
 from .joint_values import checked_values, joints_of_dofs, values_of_dofs
 
@@ -114,6 +114,6 @@ class DCMotor(eqx.Module):
 def _motor_torque(model: Model, motor: DCMotor, v: Array, tau: Array) -> Float[Array, " nv"]:
     stall, no_load, effort, gear = checked_values(model, motor)
     speed = gear * v / no_load  # relative to the no-load speed
-    highest = jnp.clip(stall * (1 - speed), -effort, effort)
-    lowest = jnp.clip(-stall * (1 + speed), -effort, effort)
-    return gear * jnp.clip(tau / gear, lowest, highest)
+    highest = clip_within(stall * (1 - speed), -effort, effort)
+    lowest = clip_within(-stall * (1 + speed), -effort, effort)
+    return gear * clip_within(tau / gear, lowest, highest)

@@ -210,7 +210,7 @@ def _checked_kinds(kinds: Sequence[str] | None, n: int) -> tuple[str, ...]:
 
 
 def _flags(early: Sequence[bool] | None, n: int) -> tuple[bool, ...]:
-    flags = (False,) * n if early is None else tuple(map(bool, early))
-    if len(flags) != n:
+    flags = (False,) * n if early is None else tuple(early)
+    if len(flags) != n or not all(isinstance(x, bool | np.bool_) for x in flags):
         raise ArgumentError(f"early is {early!r}, expected {n} values True or False")
-    return flags
+    return tuple(map(bool, flags))

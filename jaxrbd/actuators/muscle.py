@@ -125,7 +125,7 @@ class Muscles(eqx.Module):
         """The gain and the bias (n,) of the forces in N, for lengths (n,) in m and rates in m/s.
 
         The force for the activation a is `gain a + bias`. Raises ArgumentError for another shape
-        than (n,), and a dtype other than float.
+        than (n,), a dtype other than float, and different dtypes.
         """
         n = len(self.peak_force)
         length, rate = jnp.asarray(length), jnp.asarray(rate)
@@ -134,6 +134,10 @@ class Muscles(eqx.Module):
                 raise ArgumentError(
                     f"{name} has shape {x.shape} and dtype {x.dtype}, expected {(n,)} of floats"
                 )
+        if length.dtype != rate.dtype:
+            raise ArgumentError(
+                f"rate has dtype {rate.dtype}, expected the dtype of length, {length.dtype}"
+            )
         return muscle_forces(self, length, rate)
 
 
@@ -180,7 +184,7 @@ def activation_time(
     the second to the first.
 
     Source: Millard, Uchida, Seth and Delp, "Flexing computational muscle: modeling and simulation
-    of musculotendon dynamics", 2013; the smooth change is that of MuJoCo, chapter "Modeling",
+    of musculotendon dynamics", 2013; the smooth change: MuJoCo, chapter "Modeling",
     section "Muscle actuators".
     """
     scale = 0.5 + 1.5 * clip_within(activation, 0, 1)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
+from .._math.clip import clip_within
 from ..configuration import difference
 from ..model import Model, arguments
 from .joint_values import checked_values, joints_of_dofs, values_of_dofs
@@ -112,4 +112,4 @@ def _pd_force(
     stiffness, damping, effort = checked_values(model, pd)
     target = 0 if velocity is None else arguments.velocity(model, velocity, "velocity")
     force = stiffness * difference.unchecked(model, q, position) + damping * (target - v)
-    return jnp.clip(force, -effort, effort)
+    return clip_within(force, -effort, effort)

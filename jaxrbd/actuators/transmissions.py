@@ -18,7 +18,7 @@ from jaxtyping import Float
 
 from .. import so3
 from .._math.components import cross
-from ..algorithms.kinematics import Kinematics, root_positions
+from ..algorithms.kinematics import Kinematics, first_root_position
 from ..algorithms.places import find_places, poses_from_root
 from ..errors import ArgumentError
 from ..model import Model, arguments
@@ -58,6 +58,8 @@ class FrameForce(eqx.Module):
         moment_axes: str = "frame",
     ):
         self.frame = _name(frame, "frame")
+        if force is None and moment is None:
+            raise ArgumentError("force and moment are None, expected at least one of them")
         self.force = _vector(force, "force")
         self.moment = _vector(moment, "moment")
         for name, axes in (("force_axes", force_axes), ("moment_axes", moment_axes)):
@@ -78,7 +80,7 @@ class FrameDisplacement(eqx.Module):
     - `direction` (3,), `axis` (3,): in axes of the reference, zero by default.
 
     With the position p and the rotation R of the frame, in the reference frame, the length is
-    `direction . p + axis . log(R)`. The moment arms are those of MuJoCo: the difference of the
+    `direction . p + axis . log(R)`. MuJoCo defines the moment arms: the difference of the
     Jacobians of both frames in axes of the reference, times `direction` and `axis`, without the
     joints that move both frames. They differ from the derivative of the length, if a joint that
     does not move the frame turns the reference, or for a rotation vector log(R) that is not
@@ -98,6 +100,8 @@ class FrameDisplacement(eqx.Module):
         axis: Vector | None = None,
     ):
         self.frame, self.reference = _name(frame, "frame"), _name(reference, "reference")
+        if direction is None and axis is None:
+            raise ArgumentError("direction and axis are None, expected at least one of them")
         self.direction = _vector(direction, "direction")
         self.axis = _vector(axis, "axis")
 
@@ -151,7 +155,9 @@ class BallTorque(eqx.Module):
     in_parent: bool = eqx.field(static=True)
 
     def __init__(self, joint: str, axis: Vector, in_parent: bool = False):
-        self.joint, self.in_parent = _name(joint, "joint"), bool(in_parent)
+        if not isinstance(in_parent, bool):
+            raise ArgumentError(f"in_parent is {in_parent!r}, expected True or False")
+        self.joint, self.in_parent = _name(joint, "joint"), in_parent
         self.axis = parameters(axis, "axis", np.zeros(3))
 
     @property
@@ -298,7 +304,7 @@ def _ball_torques(
 def _poses(model: Model, kinematics: Kinematics, frames: list[str]) -> tuple[np.ndarray, Pose]:
     """The bodies of frames, and their poses in axes of the world, relative to the first root."""
     places = find_places(model, kinematics, frames)
-    return places.bodies, poses_from_root(places, root_positions(model, kinematics)[0])
+    return places.bodies, poses_from_root(places, first_root_position(model, kinematics))
 
 
 def _wrench(p: Array, force: Array, moment: Array) -> Array:

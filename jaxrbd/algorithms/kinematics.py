@@ -120,6 +120,13 @@ def root_positions(model: Model, kinematics: Kinematics) -> Float[Array, "nb 3"]
     return take_rows(kinematics.X_PB.p, model.topology.root)
 
 
+def first_root_position(model: Model, kinematics: Kinematics) -> Float[Array, "3"]:
+    """World position of the first root body in m; the origin for a robot without joints."""
+    if not model.nb:
+        return jnp.zeros(3, model.dtype)
+    return root_positions(model, kinematics)[0]
+
+
 def first_root_centred(model: Model, kinematics: Kinematics) -> Pose:
     """Poses of all bodies in world axes, with positions relative to the first root body."""
     X = root_centred(kinematics)

@@ -17,7 +17,7 @@ from jaxtyping import Float
 
 from .._math.clip import clip_within
 from .._math.linear import matmul
-from ..actuators import PD, AffineActuators, Muscles
+from ..actuators import PD, AffineActuators
 from ..actuators.joint_values import joints_of_dofs, values_of_dofs
 from ..actuators.muscle import muscle_forces
 from ..actuators.transmissions import transmission_lengths_and_arms
@@ -26,7 +26,10 @@ from ..configuration import integrate
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joints_by_name import scalar_joints
+from ..tendons import FixedTendon
 from .joint_terms import Servo, TendonServo
+
+UNBOUNDED = (-np.inf, np.inf)
 
 
 def servo_of_actuators(
@@ -49,18 +52,23 @@ def servo_of_actuators(
     `actuators(model, q, v, control)` in tau, it is stable only for small gains.
 
     tau has the force of a muscle at the state before the step, and the servo changes it during the
-    step, with the k and d of the tangent of the force. Where a muscle pulls less if it becomes
-    longer, its k is zero.
+    step, with the k and d of the tangent of the force. Its k is zero where a muscle pulls less if
+    it becomes longer, and both are zero for a muscle at its `force_range`.
 
-    Raises ArgumentError, which names the joint or the actuator, for a joint that follows others or
-    has several degrees of freedom, for limits of the force on a joint that differ in the two
-    directions, for several actuators on one joint or tendon if the force of one of them has a
-    limit, for a muscle with a limit of the force, and for muscles without `v`. Raises ArgumentError
-    for a negative k or d. If k or d is traced and negative, the servo
-    has NaN. Traced limits are not checked: the lower limits of joints, and all limits of several
-    actuators on one tendon, are then not used. Source: MuJoCo, chapter "Computation", sections
-    "Actuation model" and "Numerical integration" (in implicitfast, only the damping uses the
-    velocity after the step).
+    Raises ArgumentError, which names the joint, the tendon or the actuator, for
+
+    - a joint that follows others or has several degrees of freedom;
+    - limits of the force on a joint that differ in the two directions;
+    - several actuators, other than muscles, on one joint or tendon, one of them with a limit;
+    - a muscle on a joint or a tendon with a limit, and muscles without `v`;
+    - a limited joint on which a tendon or another transmission acts;
+    - a negative k or d. If k or d is traced and negative, the servo has NaN.
+
+    Traced limits are not checked. Then the lower limits of joints, the limits of joints on which
+    tendons or other transmissions act, the limits of joints and tendons with muscles, and all
+    limits of several actuators on one tendon are not used. Source: MuJoCo, chapter "Computation",
+    sections "Actuation model" and "Numerical integration" (in implicitfast, only the damping uses
+    the velocity after the step).
     """
     _require_one_limit(actuators)
     joints, n = actuators.driven_joints, len(actuators.driven_joints)
@@ -86,19 +94,27 @@ def servo_of_actuators(
     terms = terms * jnp.stack([jnp.ones_like(gear), -gear, -gear])
     c, k, d = jnp.zeros((3, outputs), model.dtype).at[:, place].add(terms)
     explicit = damped = jnp.zeros(outputs, model.dtype)
+    limits = force_range
     if actuators.muscles is not None:
         if v is None:
             raise ArgumentError("v is None, expected the velocity, because actuators are muscles")
         v, dofs = arguments.velocity(model, v), [model.joint(name).v.start for name in joints]
         x = jnp.concatenate([q[coordinates], lengths])
         u = jnp.concatenate([v[np.array(dofs, int)], matmul(J, v)])
-        forces = _muscle_tangents(actuators.muscles, gear * x[place], gear * u[place], control)
+        forces = _muscle_tangents(actuators, gear * x[place], gear * u[place], control)
         forces = forces * jnp.stack([gear, -gear * gear, -gear * gear])
         explicit, k_m, d_m = jnp.zeros((3, outputs), model.dtype).at[:, place].add(forces)
         c, k, d, damped = c + k_m * x, k + k_m, d + d_m, d_m * u
-    most = _times(jnp.abs(gear), force_range[:, 1])
-    limit = joint_range[:, 1].at[place[place < n]].min(most[place < n])
+        pulls = jnp.asarray(actuators.muscles.peak_force, model.dtype) > 0
+        limits = jnp.where(pulls[:, None], jnp.asarray(UNBOUNDED, model.dtype), force_range)
+    most = _times(jnp.abs(gear), limits[:, 1])
+    rows = {name: row for row, name in enumerate(actuators.limited_joints)}
+    upper = jnp.append(joint_range[:, 1], jnp.inf)
+    limit = upper[np.array([rows.get(name, -1) for name in joints], int)]
+    limit = limit.at[place[place < n]].min(most[place < n])
 
+    names = _output_names(actuators)
+    k, d = (_not_negative(x, what, names) for x, what in ((k, "stiffness"), (d, "damping")))
     spring, damper = k != 0, (k == 0) & (d != 0)
     constant = jnp.where(spring | damper, 0, c)
     target = jnp.where(spring, c / jnp.where(spring, k, 1), 0)
@@ -107,23 +123,15 @@ def servo_of_actuators(
     def dof_values(x: Array, rest: float = 0.0) -> Array:
         return jnp.asarray(values_of_dofs(owner, x[:n], n, "actuators", rest))
 
-    gains = PD(
-        _not_negative(dof_values(k), "stiffness"),
-        _not_negative(dof_values(d), "damping"),
-        dof_values(limit, np.inf),
-    )
+    gains = PD(dof_values(k), dof_values(d), dof_values(limit, np.inf))
     position = q.at[coordinates].set(jnp.where(spring[:n], target[:n], q[coordinates]))
     servo = Servo(gains, position, dof_values(rate))
-    tau = dof_values(jnp.clip(constant[:n], -limit, limit) + explicit[:n])
+    tau = dof_values(clip_within(constant[:n], -limit, limit) + explicit[:n])
     if not actuators.coupled:
         return servo, tau
-    bounds = _coupled_bounds(actuators, gear, force_range, place)
-    stiffness = _not_negative(k[n:], "the stiffness of the tendons and transmissions")
-    damping = _not_negative(d[n:], "the damping of the tendons and transmissions")
-    driven = TendonServo(
-        actuators.coupled, stiffness, damping, bounds, length=target[n:], rate=rate[n:]
-    )
-    force = jnp.clip(constant[n:], bounds[:, 0], bounds[:, 1]) + explicit[n:]
+    bounds = _coupled_bounds(actuators, gear, limits, place)
+    driven = TendonServo(actuators.coupled, k[n:], d[n:], bounds, length=target[n:], rate=rate[n:])
+    force = clip_within(constant[n:], bounds[:, 0], bounds[:, 1]) + explicit[n:]
     return servo._replace(tendons=driven), tau + matmul(force, J)
 
 
@@ -137,8 +145,8 @@ def servo_of_forces(
     - `q` (nq,), `v` (nv,): the state before the step.
 
     tau is `force(q, v)`. The servo changes each joint force during the step, with the derivatives
-    of the force by its own coordinate and its own velocity: a stiffness and a damping. Where such a
-    derivative is positive, the stiffness or the damping is zero. So
+    of the force by the coordinate and the velocity of the same joint: a stiffness and a damping.
+    Where such a derivative is positive, the stiffness or the damping is zero. So
     `contact_step(..., tau, dt, servo=servo)` is stable for forces that are stiff and damped in each
     joint. Derivatives by the coordinates of other joints have no part in the servo.
 
@@ -160,37 +168,43 @@ def servo_of_forces(
     return Servo(gains, None, velocity=v, error=zero), at(zero, zero)
 
 
-def _muscle_tangents(muscles: Muscles, length: Array, rate: Array, control: Array) -> Array:
+def _muscle_tangents(
+    actuators: AffineActuators, length: Array, rate: Array, control: Array
+) -> Array:
     """The forces of muscles, and their derivatives by the length and by the rate, (3, n).
 
-    The derivatives by the length are not positive: 0 is in the place of positive ones.
+    The derivatives are zero for a muscle at a limit of its force. The derivatives by the length are
+    not positive: 0 is in the place of positive ones.
     """
+    muscles, limits = actuators.muscles, jnp.asarray(actuators.force_range, length.dtype)
+    assert muscles is not None
 
     def force(length: Array, rate: Array) -> Array:
         found = muscle_forces(muscles, length, rate)
-        return found.gain * control + found.bias
+        return clip_within(found.gain * control + found.bias, limits[:, 0], limits[:, 1])
 
-    # A derivative by all lengths at once is that of each muscle by its own length.
+    # Each force depends on the length and the rate of one muscle, so one direction gives all
+    # derivatives.
     one, zero = jnp.ones_like(length), jnp.zeros_like(length)
     f, by_length = jax.jvp(force, (length, rate), (one, zero))
     by_rate = jax.jvp(force, (length, rate), (zero, one))[1]
-    return jnp.stack([f, jnp.minimum(by_length, 0), by_rate])
+    # A force that is no muscle is zero, also if zero is not within its limits.
+    acts = jnp.asarray(muscles.peak_force, length.dtype) > 0
+    return jnp.where(acts, jnp.stack([f, jnp.minimum(by_length, 0), by_rate]), 0)
 
 
 def _coupled_bounds(
     actuators: AffineActuators, gear: Array, force_range: Array, place: np.ndarray
 ) -> Array:
     """The bounds (k, 2) of the forces on the tendons and the other transmissions."""
-    unbounded = jnp.tile(
-        jnp.array([-jnp.inf, jnp.inf], gear.dtype), (len(actuators.transmissions), 1)
-    )
+    unbounded = jnp.tile(jnp.array(UNBOUNDED, gear.dtype), (len(actuators.transmissions), 1))
     limits = jnp.asarray(actuators.tendon_force_range, gear.dtype)
     tendon_range = jnp.concatenate([limits, unbounded])
     bounds = jnp.stack([jnp.full(len(tendon_range), x, gear.dtype) for x in (-np.inf, np.inf)], 1)
     first = len(actuators.driven_joints)
     for actuator in np.flatnonzero(place >= first):
         tendon = place[actuator] - first
-        inner = jnp.clip(force_range[actuator], *tendon_range[tendon])
+        inner = clip_within(force_range[actuator], *tendon_range[tendon])
         scaled = _times(gear[actuator], inner)
         limits = jnp.stack([jnp.min(scaled), jnp.max(scaled)])
         if np.sum(place == place[actuator]) == 1:
@@ -209,12 +223,24 @@ def _times(gear: Array, limit: Array) -> Array:
     return jnp.where(bounded, gear * jnp.where(bounded, limit, 0), unbounded)
 
 
-def _not_negative(x: Array, name: str) -> Array:
-    """x, with NaN in place of negative traced values. Raises ArgumentError for known ones."""
-    if arguments.known(x) is None:
+def _not_negative(x: Array, what: str, names: list[str]) -> Array:
+    """x (n,), with NaN in place of negative traced values. Raises ArgumentError for known ones."""
+    values = arguments.known(x)
+    if values is None:
         return jnp.where(x < 0, jnp.nan, x)
-    arguments.require(x, lambda x: x >= 0, name, "0 or more")
+    for name, value in zip(names, values):
+        if value < 0:
+            raise ArgumentError(f"the {what} of {name} is {value}, expected 0 or more")
     return x
+
+
+def _output_names(actuators: AffineActuators) -> list[str]:
+    """The joints, tendons and other transmissions for messages, in the order of `outputs`."""
+    return [
+        *(f"joint {name!r}" for name in actuators.driven_joints),
+        *(f"tendon {tendon.name!r}" for tendon in actuators.tendons),
+        *(f"transmission {x.name!r}" for x in actuators.transmissions),
+    ]
 
 
 def _require_one_limit(actuators: AffineActuators) -> None:
@@ -224,22 +250,24 @@ def _require_one_limit(actuators: AffineActuators) -> None:
     tendon_range = arguments.known(actuators.tendon_force_range)
     muscles, first = actuators.muscles, len(actuators.driven_joints)
     peak_force = None if muscles is None else arguments.known(muscles.peak_force)
-    names = [f"joint {name!r}" for name in actuators.driven_joints]
-    names += [f"tendon {tendon.name!r}" for tendon in actuators.tendons]
-    names += [f"transmission {x.name!r}" for x in actuators.transmissions]
+    names = _output_names(actuators)
+    joint_limits = {} if joint_range is None else dict(zip(actuators.limited_joints, joint_range))
     ranges = []
     for i, (actuator, output) in enumerate(zip(actuators.names, actuators.outputs)):
-        limits = [] if force_range is None else [*force_range[i]]
+        limits = []
         if first <= output < first + len(actuators.tendons) and tendon_range is not None:
             limits += [*tendon_range[output - first]]
         count = actuators.outputs.count(output)
         if peak_force is not None and peak_force[i] > 0:
-            if output < first and joint_range is not None:
-                limits += [*joint_range[output]]
+            if output < first:
+                limits += [*joint_limits.get(actuators.driven_joints[output], ())]
             if np.any(np.isfinite(limits)):
                 raise ArgumentError(
-                    f"actuator {actuator!r} is a muscle with a limit of the force, expected none"
+                    f"actuator {actuator!r} is a muscle, and the force on {names[output]} has a "
+                    "limit, expected none"
                 )
+            continue
+        limits += [] if force_range is None else [*force_range[i]]
         if count > 1 and np.any(np.isfinite(limits)):
             raise ArgumentError(
                 f"{names[output]} has {count} actuators with a limit of the force, expected "
@@ -247,8 +275,15 @@ def _require_one_limit(actuators: AffineActuators) -> None:
             )
         if output < first and force_range is not None:
             ranges.append((f"actuator {actuator!r}", *force_range[i]))
-    if joint_range is not None:
-        ranges += [(name, *limits) for name, limits in zip(names, joint_range)]
+    for joint, limits in joint_limits.items():
+        if joint in actuators.driven_joints:
+            ranges.append((f"joint {joint!r}", *limits))
+        for x in actuators.coupled if np.any(np.isfinite(limits)) else ():
+            if not isinstance(x, FixedTendon) or joint in x.joints:
+                raise ArgumentError(
+                    f"joint {joint!r} has a limit of the force, and {x.name!r} acts on several "
+                    "joints, expected no limit"
+                )
     for what, low, high in ranges:
         if low != -high:
             raise ArgumentError(

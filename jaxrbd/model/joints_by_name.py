@@ -60,6 +60,8 @@ def polynomials(x: ArrayLike | Sequence, name: str, n: int | None) -> arguments.
         shape = np.shape(x)
     except ValueError:  # rows of different lengths
         shape = (0,)
+    if len(shape) == 2 and shape[1] == 0:
+        raise ArgumentError(f"{name} has shape {shape}, expected at least one coefficient per row")
     rows = n if n is not None else shape[0] if shape else 0
     return parameters(x, name, np.zeros((rows, *shape[1:2])))
 

@@ -36,6 +36,8 @@ class FixedAxesArmature(eqx.Module):
         if isinstance(joints, str):
             raise ArgumentError(f"joints is {joints!r}, expected a sequence of names")
         self.joints = tuple(joints)
+        if len(set(self.joints)) < len(self.joints):
+            raise ArgumentError(f"joints is {self.joints!r}, expected each joint once")
 
     def __call__(self, model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, " nv"]:
         """The generalized force (nv,) in N, for q (nq,) and v (nv,).

@@ -30,7 +30,7 @@ class PolynomialDamping(eqx.Module):
     The linear velocity of a free-flyer is damped along the axes in which its position is given: for
     a floating base, along world axes. All other velocities are the entries of v.
 
-    - `joints`: the names of joints;
+    - `joints`: the names of joints. The forces of a joint that is named twice add up;
     - `coefficients` (n, p), or (n,) for constants: one row per velocity of the joints, in the order
       of `joints`. The units of c_k are N (s/m)^(k+1) or N m (s/rad)^(k+1).
 

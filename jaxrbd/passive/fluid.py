@@ -137,6 +137,12 @@ class FluidForces(eqx.Module):
         for name in ("density", "viscosity"):
             arguments.require(getattr(self, name), lambda x: x >= 0, name, "0 or more")
         self.wind = parameters(wind, "wind", np.zeros(3))
+        for name, x, kind in (
+            ("boxes", boxes, FluidBoxes),
+            ("ellipsoids", ellipsoids, FluidEllipsoids),
+        ):
+            if x is not None and not isinstance(x, kind):
+                raise ArgumentError(f"{name} is {x!r}, expected {kind.__name__} or None")
         self.boxes, self.ellipsoids = boxes, ellipsoids
 
     def __call__(self, model: Model, q: Array | Kinematics, v: ArrayLike) -> Float[Array, " nv"]:

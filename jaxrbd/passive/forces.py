@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from ..algorithms.kinematics import Kinematics, configuration_of, forward_kinematics
+from ..errors import ArgumentError
 from ..model import Model, arguments
 from .armature import FixedAxesArmature
 from .damping import PolynomialDamping
@@ -37,6 +38,18 @@ class PassiveForces(eqx.Module):
     damping: PolynomialDamping | None = None
     armature: FixedAxesArmature | None = None
     fluid: FluidForces | None = None
+
+    def __check_init__(self):
+        for name, kind in (
+            ("springs", JointSprings),
+            ("gravity_compensation", GravityCompensation),
+            ("damping", PolynomialDamping),
+            ("armature", FixedAxesArmature),
+            ("fluid", FluidForces),
+        ):
+            part = getattr(self, name)
+            if part is not None and not isinstance(part, kind):
+                raise ArgumentError(f"{name} is {part!r}, expected {kind.__name__} or None")
 
     @property
     def parts(self) -> tuple[str, ...]:

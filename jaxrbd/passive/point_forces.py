@@ -10,7 +10,7 @@ from jaxtyping import Float
 from .._math.components import cross
 from .._math.linear import matmul
 from ..algorithms.common_frame import dof_columns, subtree_sums
-from ..algorithms.kinematics import Kinematics, first_root_centred, root_positions
+from ..algorithms.kinematics import Kinematics, first_root_centred, first_root_position
 from ..algorithms.places import Frames, Places, find_places, poses_from_root
 from ..model import Model
 from ..model.joint_space import independent_force
@@ -25,8 +25,7 @@ def points_in_frames(
     The common frame has world axes, and its origin is the first root body.
     """
     places = find_places(model, kinematics, frames, X_FP)
-    root = root_positions(model, kinematics)[0] if model.nb else jnp.zeros(3, model.dtype)
-    return places, poses_from_root(places, root)
+    return places, poses_from_root(places, first_root_position(model, kinematics))
 
 
 def generalized_force_at_points(

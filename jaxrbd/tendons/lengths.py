@@ -26,7 +26,7 @@ from .. import so3
 from .._math.components import cross, square_root
 from .._math.linear import matmul
 from ..algorithms.common_frame import dof_columns
-from ..algorithms.kinematics import Kinematics, first_root_centred, root_positions
+from ..algorithms.kinematics import Kinematics, first_root_centred, first_root_position
 from ..algorithms.places import Places, find_places, poses_from_root
 from ..model import Model
 from ..model.joint_places import ball_places
@@ -204,7 +204,7 @@ def rows_of_wrenches(
     n: int,
     fixed: np.ndarray | None = None,
 ) -> Float[Array, "n nv"]:
-    """The generalized forces (n, nv) of m wrenches: row i is that of the wrenches that i owns.
+    """The generalized forces (n, nv) of m wrenches: row i is the sum over the wrenches of row i.
 
     - `owners` (m,): the row of each wrench; `bodies` (m,): its body, -1 for the world;
     - `wrenches` (m, 6): force and moment about the first root, in axes of the world;
@@ -258,8 +258,7 @@ def _places(model: Model, layout: _Layout, kinematics: Kinematics) -> tuple[Plac
     """The places, and their poses (n,) in axes of the world, relative to the first root."""
     R, p = (jnp.stack([jnp.asarray(x, model.dtype) for x in v]) for v in (layout.R, layout.p))
     places = find_places(model, kinematics, layout.frames, Pose(R, p))
-    root = root_positions(model, kinematics)[0] if model.nb else jnp.zeros(3, model.dtype)
-    return places, poses_from_root(places, root)
+    return places, poses_from_root(places, first_root_position(model, kinematics))
 
 
 def _summation_matrix(index: np.ndarray, n: int, model: Model) -> Array:

@@ -48,7 +48,7 @@ class Tendons(eqx.Module):
     - `armature` (n,) in kg: the inertia that moves with the rate of the length;
     - `limits` (n, 2) in m: the least and the largest length; they may be infinite.
 
-    The units are those of a spatial tendon. All properties are leaves of the pytree. Raises
+    The units are for spatial tendons. All properties are leaves of the pytree. Raises
     ArgumentError for a wrong shape, a value that is NaN, a negative stiffness, damping, friction
     or armature, and a lower bound above the upper bound. Of the coefficients of a polynomial
     stiffness, only c_0 may not be negative. Source: MuJoCo, chapter "Computation", on
@@ -273,8 +273,13 @@ def armature_terms(
 
 def stretches(tendons: Tendons, lengths: Array) -> Array:
     """The parts (n,) of the lengths beyond the lengths without tension."""
-    rest = jnp.asarray(tendons.rest, lengths.dtype)
-    return lengths - jnp.clip(lengths, rest[:, 0], rest[:, 1])
+    least, largest = jnp.asarray(tendons.rest, lengths.dtype).T
+    # The derivative is 1 where the length, `least` and `largest` are equal.
+    return jnp.where(
+        lengths >= largest,
+        lengths - largest,
+        jnp.where(lengths <= least, lengths - least, 0),
+    )
 
 
 def _tensions_of(tendons: Tendons, found: LengthsAndArms, v: Array) -> Array:

@@ -63,9 +63,7 @@ def read_actuators(source: Source, tendons: Tendons, sites: dict[str, str]) -> R
     addresses = source.field("actuator_ctrladr", np.arange(len(source.actuators)))
     controls = [int(addresses[actuator]) for actuator in kept]
     driven = [_driven(source, actuator, tendons, sites) for actuator in kept]
-    joints = [
-        *dict.fromkeys(source.driven_joint(i) for i, x in zip(kept, driven) if isinstance(x, str))
-    ]
+    joints = _limited_joints(source, kept)
     tendon_ids = [
         *dict.fromkeys(m.actuator_trnid[i, 0] for i in kept if source.transmission(i) == "tendon")
     ]
@@ -95,6 +93,7 @@ def read_actuators(source: Source, tendons: Tendons, sites: dict[str, str]) -> R
         names=[source.actuators[actuator] for actuator in kept],
         tendon_force_range=_bounds(tendon_range[tendon_ids], tendon_limited[tendon_ids]),
         muscles=_read_muscles(source, kept, disabled),
+        limited_joints=[source.joints[joint] for joint in joints],
     )
     filters = _read_filter(
         source, kept, filtered, disabled, np.where(filtered[:, None], control_range, unbounded)
@@ -103,6 +102,19 @@ def read_actuators(source: Source, tendons: Tendons, sites: dict[str, str]) -> R
         int(m.actuator_actadr[i]) if dynamic else -1 for i, dynamic in zip(kept, filtered)
     ]
     return ReadActuators(actuators, filters, controls, activations)
+
+
+def _limited_joints(source: Source, kept: list[int]) -> np.ndarray:
+    """The joints that the actuators `kept` drive, and all joints with a range, if it matters.
+
+    It does if an actuator acts on several joints.
+    """
+    driven = [source.driven_joint(actuator) for actuator in kept]
+    joints = [*dict.fromkeys(joint for joint in driven if joint is not None)]
+    if None in driven:
+        limited = np.flatnonzero(source.m.jnt_actfrclimited).tolist()
+        joints = [*dict.fromkeys([*joints, *(x for x in limited if source.is_scalar(x))])]
+    return np.array(joints, int)
 
 
 def _driven(
@@ -152,14 +164,14 @@ def _read_muscles(source: Source, kept: list[int], disabled: np.ndarray) -> Musc
     )
     if not gains.any():
         return None
-    values = m.actuator_gainprm[kept]
+    values, outputs = m.actuator_gainprm[kept], source.outputs[kept]
     force, scale = values[:, 2], values[:, 3]
-    peak = np.where(force < 0, scale / np.maximum(m.actuator_acc0[kept], 1e-15), force)
+    peak = np.where(force < 0, scale / np.maximum(m.actuator_acc0[outputs], 1e-15), force)
     rest = Muscles(np.zeros(len(kept)), np.tile([0.0, 1.0], (len(kept), 1)))
     rows = gains[:, None]
     return Muscles(
         np.where(gains & ~disabled, peak, 0),
-        np.where(rows, m.actuator_lengthrange[kept], rest.length_range),
+        np.where(rows, m.actuator_lengthrange[outputs], rest.length_range),
         np.where(rows, values[:, :2], rest.scaled_range),
         np.where(rows, values[:, 4:6], rest.active_range),
         np.where(gains, values[:, 6], rest.largest_speed),
@@ -224,9 +236,11 @@ def _fault(source: Source, actuator: int) -> str | None:
     parameters = m.actuator_gainprm[actuator], m.actuator_biasprm[actuator]
     if muscle_bias and np.any(parameters[0][:9] != parameters[1][:9]):
         return "muscle with different parameters of gain and bias"
-    time_constant = m.actuator_dynprm[actuator, 0]
-    if found["dyn"] in ("filter", "muscle") and time_constant <= 0:
-        return f"dyntype {found['dyn']} with the time constant {time_constant:g}"
+    times = m.actuator_dynprm[actuator, : 2 if found["dyn"] == "muscle" else 1]
+    if found["dyn"] in ("filter", "muscle") and np.any(times <= 0):
+        return f"dyntype {found['dyn']} with the time constant {np.min(times):g}"
+    if found["gain"] == "muscle" and parameters[0][8] < 1:
+        return f"muscle with fvmax {parameters[0][8]:g}"
     n = len(source.actuators)
     for name in ("armature", "damping"):
         driven = transmission == "tendon" or source.driven_joint(actuator) is not None

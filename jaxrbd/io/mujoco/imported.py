@@ -235,14 +235,19 @@ def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[s
     source = Source(mj_model)
     _omit_unsupported(source)
     followers = read_followers(source) if mimic else FollowerRules({}, set())
-    tree = read_tree(source, followers.rules)
     gravity = np.zeros(3) if source.disabled("GRAVITY") else np.array(source.m.opt.gravity)
     name = source.m.names[: source.m.names.find(b"\0")].decode() or "robot"
-    tendons = read_tendons(source, tree.sites)
-    drives = read_actuators(source, tendons, tree.sites)
-    passive = read_passive(source)
-    active, inactive = read_constraints(source, followers.equalities, tree.sites, tendons)
-    scene, pairs, warned = read_scene(source)
+    try:
+        tree = read_tree(source, followers.rules)
+        tendons = read_tendons(source, tree.sites)
+        drives = read_actuators(source, tendons, tree.sites)
+        passive = read_passive(source)
+        active, inactive = read_constraints(source, followers.equalities, tree.sites, tendons)
+        scene, pairs, warned = read_scene(source)
+    except ArgumentError as error:
+        raise ModelError(
+            "; ".join([f"a value is out of its range: {error}", *source.omitted])
+        ) from error
     if strict and source.omitted:
         raise ModelError(
             f"no counterpart for {listed(source.omitted, MAX_FEATURES, '; ')} (strict=False leaves "

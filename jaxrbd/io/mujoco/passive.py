@@ -133,6 +133,10 @@ def _read_fluid(source: Source) -> FluidForces | None:
     fluid.
     """
     m = source.m
+    for name in ("density", "viscosity"):
+        if getattr(m.opt, name) < 0:
+            source.omit(f"option {name} {getattr(m.opt, name):g}")
+            return None
     if not (m.opt.density > 0 or m.opt.viscosity > 0):
         return None
     bodies = source.moving_bodies() & (m.body_mass >= _LEAST)

@@ -48,6 +48,8 @@ class Source:
         self.equalities = self._names("equality", m.neq)
         self.keys = self._names("key", m.nkey)
         self.tendons = self._names("tendon", m.ntendon)
+        # For each actuator the row of its first output in the fields with one row per output.
+        self.outputs = self.field("actuator_outadr", np.arange(len(self.actuators)))
 
     def _names(self, kind: str, count: int) -> list[str]:
         object_type = getattr(self.mj.mjtObj, f"mjOBJ_{kind.upper()}")
@@ -121,8 +123,7 @@ class Source:
 
     def gears(self, actuator: int) -> np.ndarray:
         """The six gear ratios of an actuator."""
-        outputs = self.field("actuator_outadr", np.arange(len(self.actuators)))
-        return np.array(self.m.actuator_gear[outputs[actuator]])
+        return np.array(self.m.actuator_gear[self.outputs[actuator]])
 
     def gear(self, actuator: int) -> float:
         """The first gear ratio of an actuator."""

@@ -67,9 +67,13 @@ def read_tendons(source: Source, sites: dict[str, str]) -> Tendons:
             properties["armature"][tendon] += square * armature[actuator]
             if not source.disabled(*_FIELDS["tendon_damping"]):
                 properties["damping"][tendon] += square * damping[actuator]
-    for tendon in np.flatnonzero((properties["damping"] < 0).any(axis=1)):
-        source.omit(f"tendon {source.tendons[tendon]!r}: negative coefficients of the damping")
-        properties["damping"][tendon] = 0
+    for name, values in properties.items():
+        # Of the coefficients of a stiffness, only the first one may not be negative.
+        columns = values if values.ndim == 2 else values[:, None]
+        checked = columns[:, :1] if name == "stiffness" else columns
+        for tendon in np.flatnonzero((checked < 0).any(axis=1)):
+            source.omit(f"tendon {source.tendons[tendon]!r}: negative {name}")
+            values[tendon] = 0
     properties |= {name: shortest(properties[name]) for name in ("stiffness", "damping")}
     limits = np.append(limits, [[-np.inf, m.jnt_range[ball, 1]] for ball in balls] or limits[:0], 0)
 
