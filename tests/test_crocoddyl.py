@@ -36,7 +36,9 @@ def test_all_problems_of_the_study_have_results():
     assert all(result["converged"] for result in RESULTS.values())
 
 
-@pytest.mark.parametrize("name", nightly.all_but([x for x in RESULTS if x != "trot"], RESULTS))
+@pytest.mark.parametrize(
+    "name", nightly.all_but([x for x in RESULTS if x not in ("trot", "walk")], RESULTS)
+)
 def test_costs_and_states_of_nodes_are_those_of_crocoddyl(name):
     """At random states and controls: stages with all contacts and with some, impacts, the end."""
     problem, _, p = restated(name)

@@ -49,7 +49,7 @@ def test_pd_control_is_a_servo():
 
 
 def test_the_derivatives_of_a_step():
-    """By the gains and the state, in both modes."""
+    """By the gains and the state."""
 
     def along(t, dv, dk):
         q = rbd.integrate(MODEL, Q, t * dv)
@@ -58,9 +58,6 @@ def test_the_derivatives_of_a_step():
     dv, dk = jnp.array([0.3, -0.1, 0.2, 0.4]), jnp.array([500.0, -300, 700, 100])
     forward = jax.jit(jax.jacfwd(along))(0.0, dv, dk)
     close(forward, slope(lambda t: along(t, dv, dk), 1e-3), 1e-6)
-    weights = jnp.arange(1.0, 9)
-    reverse = jax.jit(jax.grad(lambda t: weights @ along(t, dv, dk)))(0.0)
-    close(reverse, weights @ forward, 1e-10)
     assert np.all(np.abs(forward) > 1e-4)
 
 
