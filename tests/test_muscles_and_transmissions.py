@@ -142,7 +142,10 @@ LIMITS = """
         <joint name="b" type="ball"/>
         <geom type="capsule" fromto="0 0 0 0.3 0 0" size="0.03"/>
         <site name="tip" pos="0.3 0.1 0"/>
-        <body><joint name="s" type="slide" axis="1 0 0"/><geom size="0.1"/></body>
+        <body>
+          <joint name="s" type="slide" axis="1 0 0" actuatorfrcrange="-0.15 0.04"/>
+          <geom size="0.1"/>
+        </body>
       </body>
     </body>
   </worldbody>
