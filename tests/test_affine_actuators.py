@@ -90,7 +90,7 @@ def test_powers_of_joints_behind_a_joint_of_ones_own():
     """
     model = chain(Mimic("b", 2.0, 0.1), Custom(2, zoo.crank))
     q, v = state(model)
-    names, control = ("d", "b"), np.array([1.0, 2.0])
+    names, control = ("d", "b"), np.array([1.0, 3.0])
     motors = AffineActuators(names)
 
     @jax.jit
