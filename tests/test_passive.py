@@ -177,7 +177,9 @@ def test_polynomial_springs_have_an_energy():
             return rbd.gradient(FREE, lambda q: POLYNOMIAL.energy(FREE, q))(q)
 
         def stiffness(force):
-            moved = lambda dq: force(rbd.integrate(FREE, q, dq))  # noqa: E731
+            def moved(dq):
+                return force(rbd.integrate(FREE, q, dq))
+
             return jax.jacfwd(moved)(jnp.zeros(FREE.nv))
 
         force = functools.partial(POLYNOMIAL, FREE)

@@ -18,15 +18,15 @@ from jaxtyping import Float
 
 from .. import so3
 from .._math.components import cross
-from ..algorithms.kinematics import Kinematics, first_root_position
-from ..algorithms.places import find_places, poses_from_root
+from ..algorithms.kinematics import Kinematics
+from ..algorithms.places import places_from_first_root, wrenches_at_points
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joint_places import ball_places
 from ..model.joint_space import independent_joint_force, joint_coordinates
 from ..model.joints_by_name import parameters
 from ..model.shapes import Vector
-from ..spatial import Pose, inverse_compose, rotate
+from ..spatial import inverse_compose, rotate
 from ..tendons.lengths import LengthsAndArms, lengths_and_arms, rows_of_wrenches
 from ..tendons.paths import Tendon
 
@@ -227,7 +227,7 @@ def _through_wrenches(rows: Callable[..., _Rows]) -> Callable[..., LengthsAndArm
 
 
 def _frame_forces(model: Model, items: Sequence[FrameForce], kinematics: Kinematics) -> _Rows:
-    bodies, X = _poses(model, kinematics, [x.frame for x in items])
+    places, X = places_from_first_root(model, kinematics, [x.frame for x in items])
 
     def in_world(vectors: list[arguments.Parameter], axes: list[str]) -> Array:
         turned = np.array([x == "frame" for x in axes])[:, None]
@@ -236,14 +236,18 @@ def _frame_forces(model: Model, items: Sequence[FrameForce], kinematics: Kinemat
 
     force = in_world([x.force for x in items], [x.force_axes for x in items])
     moment = in_world([x.moment for x in items], [x.moment_axes for x in items])
-    return _Rows(jnp.zeros(len(items), model.dtype), [bodies], [_wrench(X.p, force, moment)])
+    return _Rows(
+        jnp.zeros(len(items), model.dtype),
+        [places.bodies],
+        [wrenches_at_points(X.p, force, moment)],
+    )
 
 
 def _frame_displacements(
     model: Model, items: Sequence[FrameDisplacement], kinematics: Kinematics
 ) -> _Rows:
     frames, references = [x.frame for x in items], [x.reference for x in items]
-    bodies, X = _poses(model, kinematics, [*frames, *references])
+    places, X = places_from_first_root(model, kinematics, [*frames, *references])
     n = len(items)
     X_F, X_R = (
         jax.tree.map(lambda x, part=part: x[part], X) for part in (slice(n), slice(n, None))
@@ -253,11 +257,11 @@ def _frame_displacements(
     )
     relative = inverse_compose(X_R, X_F)
     force, moment = rotate(X_R.R, direction), rotate(X_R.R, axis)
-    movers = model.topology.movers(bodies)
+    movers = model.topology.movers(places.bodies)
     return _Rows(
         jnp.sum(direction * relative.p + axis * so3.log(relative.R), axis=1),
-        [bodies[:n], bodies[n:]],
-        [_wrench(X_F.p, force, moment), -_wrench(X_R.p, force, moment)],
+        [places.bodies[:n], places.bodies[n:]],
+        [wrenches_at_points(X_F.p, force, moment), -wrenches_at_points(X_R.p, force, moment)],
         fixed=movers[:n] & movers[n:],
     )
 
@@ -265,7 +269,7 @@ def _frame_displacements(
 def _slider_cranks(model: Model, items: Sequence[SliderCrank], kinematics: Kinematics) -> _Rows:
     n = len(items)
     frames = [*(x.crank for x in items), *(x.slider for x in items)]
-    bodies, X = _poses(model, kinematics, frames)
+    places, X = places_from_first_root(model, kinematics, frames)
     rod, axis = _stacked([x.rod for x in items], model), X.R[n:, :, 2]
     offset = X.p[:n] - X.p[n:]
     along = jnp.sum(axis * offset, axis=1)
@@ -279,10 +283,10 @@ def _slider_cranks(model: Model, items: Sequence[SliderCrank], kinematics: Kinem
     nothing = jnp.zeros_like(by_axis)
     return _Rows(
         along - jnp.where(reaches, root, 0),
-        [bodies[:n], bodies[n:]],
+        [places.bodies[:n], places.bodies[n:]],
         [
-            _wrench(X.p[:n], by_offset, nothing),
-            _wrench(X.p[n:], -by_offset, cross(axis, by_axis)),
+            wrenches_at_points(X.p[:n], by_offset, nothing),
+            wrenches_at_points(X.p[n:], -by_offset, cross(axis, by_axis)),
         ],
     )
 
@@ -299,17 +303,6 @@ def _ball_torques(
     rows = jnp.zeros((sum(model.joint_nvs), len(items)), model.dtype)
     rows = rows.at[places.v, np.arange(len(items))[:, None]].set(axis)
     return LengthsAndArms(length, independent_joint_force(model, kinematics.q, rows).T)
-
-
-def _poses(model: Model, kinematics: Kinematics, frames: list[str]) -> tuple[np.ndarray, Pose]:
-    """The bodies of frames, and their poses in axes of the world, relative to the first root."""
-    places = find_places(model, kinematics, frames)
-    return places.bodies, poses_from_root(places, first_root_position(model, kinematics))
-
-
-def _wrench(p: Array, force: Array, moment: Array) -> Array:
-    """Wrenches (n, 6) about the origin of forces and moments (n, 3) at points p (n, 3)."""
-    return jnp.concatenate([force, moment + cross(p, force)], axis=1)
 
 
 def _stacked(values: Sequence[Any], model: Model) -> Array:

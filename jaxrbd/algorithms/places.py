@@ -17,10 +17,18 @@ from jax import Array
 from jaxtyping import Float
 
 from .._math.cast import cast
+from .._math.components import cross
 from .._math.rows import rows_or_world
 from ..model import Model, arguments
 from ..spatial import Pose, compose, identity_pose
-from .kinematics import Kinematics, RootedPose, body_columns, root_centred, root_positions
+from .kinematics import (
+    Kinematics,
+    RootedPose,
+    body_columns,
+    first_root_position,
+    root_centred,
+    root_positions,
+)
 
 Frames = Sequence[str | int | None]
 
@@ -61,6 +69,24 @@ def poses_from_root(places: Places, p_WR: Float[Array, "3"]) -> Pose:
     So the positions of a robot far from the origin lose no digits.
     """
     return Pose(places.X.X_RF.R, places.X.X_RF.p + (places.X.p_WR - p_WR[None]))
+
+
+def places_from_first_root(
+    model: Model, kinematics: Kinematics, frames: Frames, X_FP: Pose | None = None
+) -> tuple[Places, Pose]:
+    """As `find_places`, and the poses (n,) in axes of the world, relative to the first root."""
+    places = find_places(model, kinematics, frames, X_FP)
+    return places, poses_from_root(places, first_root_position(model, kinematics))
+
+
+def wrenches_at_points(
+    p: Float[Array, "n 3"], forces: Float[Array, "n 3"], moments: Float[Array, "n 3"] | None = None
+) -> Float[Array, "n 6"]:
+    """The wrenches about the origin of forces, and of moments, on bodies at points p."""
+    turning = cross(p, forces)
+    if moments is not None:
+        turning = turning + moments
+    return jnp.concatenate([forces, turning], axis=1)
 
 
 def place_jacobians(model: Model, kinematics: Kinematics, places: Places) -> Float[Array, "n nv 6"]:

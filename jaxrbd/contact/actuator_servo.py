@@ -159,13 +159,14 @@ def servo_of_forces(
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     zero = jnp.zeros_like(v)
 
-    def at(dq: Array, dv: Array) -> Array:
+    def moved(dq: Array, dv: Array) -> tuple[Array, Array]:
         found = force(integrate.unchecked(model, q, dq), v + dv)
-        return arguments.velocity(model, found, "the result of force")
+        found = arguments.velocity(model, found, "the result of force")
+        return found, found
 
-    by_q, by_v = jax.jacfwd(at, argnums=(0, 1))(zero, zero)
+    (by_q, by_v), tau = jax.jacfwd(moved, argnums=(0, 1), has_aux=True)(zero, zero)
     gains = PD(*(jnp.maximum(-jnp.diagonal(J), 0) for J in (by_q, by_v)))
-    return Servo(gains, None, velocity=v, error=zero), at(zero, zero)
+    return Servo(gains, None, velocity=v, error=zero), tau
 
 
 def _muscle_tangents(
@@ -186,8 +187,8 @@ def _muscle_tangents(
     # Each force depends on the length and the rate of one muscle, so one direction gives all
     # derivatives.
     one, zero = jnp.ones_like(length), jnp.zeros_like(length)
-    f, by_length = jax.jvp(force, (length, rate), (one, zero))
-    by_rate = jax.jvp(force, (length, rate), (zero, one))[1]
+    f, change = jax.linearize(force, length, rate)
+    by_length, by_rate = change(one, zero), change(zero, one)
     # A force that is no muscle is zero, also if zero is not within its limits.
     acts = jnp.asarray(muscles.peak_force, length.dtype) > 0
     return jnp.where(acts, jnp.stack([f, jnp.minimum(by_length, 0), by_rate]), 0)

@@ -21,11 +21,12 @@ from .._math.components import cross, square_root
 from .._math.rows import rows_or_world
 from ..algorithms.common_frame import velocities
 from ..algorithms.kinematics import Kinematics, first_root_centred, forward_kinematics
+from ..algorithms.places import places_from_first_root
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joints_by_name import parameters
 from ..spatial import Pose, inverse_rotate, rotate
-from .point_forces import generalized_force_at_points, points_in_frames
+from .point_forces import generalized_force_at_points
 
 
 class FluidBoxes(eqx.Module):
@@ -188,7 +189,7 @@ def _fluid_force(
     parts = []  # (bodies, points, forces, moments)
 
     def add(frames: Sequence[str], X_FS: Pose, law: Callable[[Array, Array], Any]) -> None:
-        places, X = points_in_frames(model, kinematics, frames, X_FS)
+        places, X = places_from_first_root(model, kinematics, frames, X_FS)
         rates = rows_or_world(V, places.bodies, jnp.zeros(6, model.dtype))
         linear, angular = rates[:, :3], rates[:, 3:]
         u = inverse_rotate(X.R, linear + cross(angular, X.p) - wind[None])

@@ -13,12 +13,12 @@ from jaxtyping import Float
 
 from .._math.linear import matmul
 from ..algorithms.kinematics import Kinematics, forward_kinematics
-from ..algorithms.places import bodies_of, find_places
+from ..algorithms.places import find_places, places_from_first_root
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joints_by_name import parameters
 from ..spatial import Pose
-from .point_forces import generalized_force_at_points, points_in_frames
+from .point_forces import generalized_force_at_points
 
 
 class GravityCompensation(eqx.Module):
@@ -76,9 +76,9 @@ class GravityCompensation(eqx.Module):
 def _compensation(model: Model, compensation: GravityCompensation, q: Array | Kinematics) -> Array:
     """See `GravityCompensation.__call__`."""
     kinematics = forward_kinematics.unchecked(model, q)
-    bodies = bodies_of(model, compensation.frames)
-    _, X = points_in_frames(model, kinematics, compensation.frames, _centers(model, compensation))
-    return generalized_force_at_points(model, kinematics, bodies, X.p, _forces(model, compensation))
+    centers, forces = _centers(model, compensation), _forces(model, compensation)
+    places, X = places_from_first_root(model, kinematics, compensation.frames, centers)
+    return generalized_force_at_points(model, kinematics, places.bodies, X.p, forces)
 
 
 @arguments.compiled(arrays=("q",))

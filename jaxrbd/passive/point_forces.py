@@ -7,25 +7,12 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from .._math.components import cross
 from .._math.linear import matmul
 from ..algorithms.common_frame import dof_columns, subtree_sums
-from ..algorithms.kinematics import Kinematics, first_root_centred, first_root_position
-from ..algorithms.places import Frames, Places, find_places, poses_from_root
+from ..algorithms.kinematics import Kinematics, first_root_centred
+from ..algorithms.places import wrenches_at_points
 from ..model import Model
 from ..model.joint_space import independent_force
-from ..spatial import Pose
-
-
-def points_in_frames(
-    model: Model, kinematics: Kinematics, frames: Frames, X_FP: Pose
-) -> tuple[Places, Pose]:
-    """n places with the poses `X_FP` (n,) in frames, and their poses in the common frame.
-
-    The common frame has world axes, and its origin is the first root body.
-    """
-    places = find_places(model, kinematics, frames, X_FP)
-    return places, poses_from_root(places, first_root_position(model, kinematics))
 
 
 def generalized_force_at_points(
@@ -40,12 +27,11 @@ def generalized_force_at_points(
 
     - `bodies` (n,): the bodies on which the forces act; forces on the world, body -1, have no
       effect;
-    - `p`: the points in m at which the forces act. Points, forces and moments are in the common
-      frame of `points_in_frames`.
+    - `p`: the points in m at which the forces act, relative to the first root body.
+
+    Points, forces and moments have axes of the world.
     """
-    turning = cross(p, forces)
-    turning = turning if moments is None else turning + moments
-    wrenches = jnp.concatenate([forces, turning], axis=1)
+    wrenches = wrenches_at_points(p, forces, moments)
     on_body = jnp.asarray(np.arange(model.nb)[:, None] == bodies, model.dtype)
     columns = dof_columns(model, first_root_centred(model, kinematics))
     (on_subtree,) = subtree_sums(model, matmul(on_body, wrenches))

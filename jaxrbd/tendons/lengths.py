@@ -23,11 +23,11 @@ from jax import Array
 from jaxtyping import Float
 
 from .. import so3
-from .._math.components import cross, square_root
+from .._math.components import square_root
 from .._math.linear import matmul
 from ..algorithms.common_frame import dof_columns
-from ..algorithms.kinematics import Kinematics, first_root_centred, first_root_position
-from ..algorithms.places import Places, find_places, poses_from_root
+from ..algorithms.kinematics import Kinematics, first_root_centred
+from ..algorithms.places import places_from_first_root, wrenches_at_points
 from ..model import Model
 from ..model.joint_places import ball_places
 from ..model.joint_space import independent_force, independent_joint_force, joint_coordinates
@@ -168,7 +168,8 @@ def lengths_and_arms(
     layout = _layout(tendons)
     if not layout.frames:
         return LengthsAndArms(total, arms)
-    places, X = _places(model, layout, kinematics)
+    R, p = (jnp.stack([jnp.asarray(x, model.dtype) for x in v]) for v in (layout.R, layout.p))
+    places, X = places_from_first_root(model, kinematics, layout.frames, Pose(R, p))
     weights = 1 / jnp.stack([jnp.asarray(x, model.dtype) for x in layout.divisors])
     parts = []  # (places, tendons, wrenches)
     for lines, (values, *forces), shapes in (
@@ -182,7 +183,7 @@ def lengths_and_arms(
             _summation_matrix(lines.tendon, len(tendons), model), weight * values
         )
         ends = [
-            _wrench(X.p[end], weight[:, None] * f)
+            wrenches_at_points(X.p[end], weight[:, None] * f)
             for end, f in zip(lines.ends.T, forces, strict=True)
         ]
         parts += [(end, lines.tendon, w) for end, w in zip(lines.ends.T, ends, strict=True)]
@@ -254,13 +255,6 @@ def _rotation_angles(
     return angles, arms.at[rows[:, None], places.v].set(axis)
 
 
-def _places(model: Model, layout: _Layout, kinematics: Kinematics) -> tuple[Places, Pose]:
-    """The places, and their poses (n,) in axes of the world, relative to the first root."""
-    R, p = (jnp.stack([jnp.asarray(x, model.dtype) for x in v]) for v in (layout.R, layout.p))
-    places = find_places(model, kinematics, layout.frames, Pose(R, p))
-    return places, poses_from_root(places, first_root_position(model, kinematics))
-
-
 def _summation_matrix(index: np.ndarray, n: int, model: Model) -> Array:
     """The matrix (n, m) that sums m values into n sums, where value j belongs to sum `index[j]`."""
     return jnp.asarray(np.arange(n)[:, None] == index, model.dtype)
@@ -289,8 +283,3 @@ def _wrapped_lines(model: Model, X: Pose, layout: _Layout) -> Line:
         operands.append(np.array([-1 if x is None else x for x in wraps.inside], int))
     found = jax.vmap(wrapped_line)(*operands)
     return Line(found.length, rotate(X_S.R, found.f_0), rotate(X_S.R, found.f_1))
-
-
-def _wrench(p: Array, f: Array) -> Array:
-    """Wrenches (n, 6) about the origin of forces f (n, 3) at points p (n, 3)."""
-    return jnp.concatenate([f, cross(p, f)], axis=1)

@@ -166,7 +166,8 @@ def _read_muscles(source: Source, kept: list[int], disabled: np.ndarray) -> Musc
         return None
     values, outputs = m.actuator_gainprm[kept], source.outputs[kept]
     force, scale = values[:, 2], values[:, 3]
-    peak = np.where(force < 0, scale / np.maximum(m.actuator_acc0[outputs], 1e-15), force)
+    acceleration = np.maximum(m.actuator_acc0[outputs], source.mj.mjMINVAL)
+    peak = np.where(force < 0, scale / acceleration, force)
     rest = Muscles(np.zeros(len(kept)), np.tile([0.0, 1.0], (len(kept), 1)))
     rows = gains[:, None]
     return Muscles(

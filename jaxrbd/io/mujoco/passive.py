@@ -123,9 +123,6 @@ def _read_gravity_compensation(source: Source) -> GravityCompensation | None:
     )
 
 
-_LEAST = 1e-15  # MuJoCo's `mjMINVAL`
-
-
 def _read_fluid(source: Source) -> FluidForces | None:
     """The forces of the fluid on the bodies that can move.
 
@@ -139,7 +136,7 @@ def _read_fluid(source: Source) -> FluidForces | None:
             return None
     if not (m.opt.density > 0 or m.opt.viscosity > 0):
         return None
-    bodies = source.moving_bodies() & (m.body_mass >= _LEAST)
+    bodies = source.moving_bodies() & (m.body_mass >= source.mj.mjMINVAL)
     geoms = np.flatnonzero((m.geom_fluid[:, 0] > 0) & bodies[m.geom_bodyid])
     boxes = np.setdiff1d(np.flatnonzero(bodies), m.geom_bodyid[geoms])
     for geom in geoms:
@@ -162,7 +159,7 @@ def _fluid_boxes(source: Source, bodies: np.ndarray) -> FluidBoxes:
     """The boxes with the masses and the principal moments of inertia of the bodies."""
     m = source.m
     inertia, mass = m.body_inertia[bodies], m.body_mass[bodies]
-    squares = np.maximum(inertia.sum(axis=1, keepdims=True) - 2 * inertia, _LEAST)
+    squares = np.maximum(inertia.sum(axis=1, keepdims=True) - 2 * inertia, source.mj.mjMINVAL)
     poses = [source.pose(m.body_ipos[body], m.body_iquat[body]) for body in bodies]
     names = [source.bodies[body] for body in bodies]
     return FluidBoxes(names, np.sqrt(6 * squares / mass[:, None]), _stacked(poses))
