@@ -7,6 +7,7 @@ of a tendon, or the length of another transmission.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -25,6 +26,17 @@ from ..model.joints_by_name import parameters, ranges, scalar_joints
 from ..tendons.paths import Tendon
 from .muscle import Muscles, muscle_forces
 from .transmissions import Transmission, transmission_lengths_and_arms
+
+
+class ActuatorStates(NamedTuple):
+    """The length l, its rate dl, and the force f of each actuator; see `AffineActuators`.
+
+    The units of an actuator on a hinge or a slide are rad or m, rad/s or m/s, and N m or N.
+    """
+
+    length: Float[Array, " n"]
+    rate: Float[Array, " n"]
+    force: Float[Array, " n"]
 
 
 class AffineActuators(eqx.Module):
@@ -182,6 +194,27 @@ class AffineActuators(eqx.Module):
         """
         return _affine_force(model, self, q, v, control)
 
+    def states(
+        self, model: Model, q: ArrayLike | Kinematics, v: ArrayLike, control: ArrayLike
+    ) -> ActuatorStates:
+        """The length, its rate and the force of each actuator, (n,) each.
+
+        Arguments and errors as for a call.
+        """
+        return _actuator_states(model, self, q, v, control)
+
+
+@arguments.compiled(arrays=("q", "v"))
+def _actuator_states(
+    model: Model,
+    actuators: AffineActuators,
+    q: Array | Kinematics,
+    v: Array,
+    control: ArrayLike,
+) -> ActuatorStates:
+    """See `AffineActuators.states`."""
+    return _states_and_outputs(model, actuators, q, v, control)[0]
+
 
 @arguments.compiled(arrays=("q", "v"))
 def _affine_force(
@@ -192,14 +225,35 @@ def _affine_force(
     control: ArrayLike,
 ) -> Float[Array, " nv"]:
     """The generalized force (nv,) of `AffineActuators`; see `AffineActuators.__call__`."""
-    n = len(actuators.joints)
-    control = arguments.array(model, control, "control", (n,), "number of actuators")
-    gear, control_range, force_range, joint_range = (
-        jnp.asarray(x, model.dtype) for x in actuators.values[2:]
+    states, J = _states_and_outputs(model, actuators, q, v, control)
+    gear, joint_range = (
+        jnp.asarray(x, model.dtype) for x in (actuators.gear, actuators.joint_force_range)
     )
     index = scalar_joints(model, actuators.driven_joints)
     limited = scalar_joints(model, actuators.limited_joints)
-    configuration = configuration_of(q)
+    total, first = _sums(actuators, gear * states.force), len(index.v)
+    forces = jnp.zeros(sum(model.joint_nvs), model.dtype).at[index.v].set(total[:first])
+    # The limits of the joints that follow others, or of all joints, if nothing else acts on them.
+    early = np.array(
+        [not actuators.coupled or _follows(model, x) for x in actuators.limited_joints], bool
+    )
+    forces = _clipped(forces, limited.v[early], joint_range[early])
+    tau = independent_joint_force(model, configuration_of(q), forces)
+    if not actuators.coupled:
+        return tau
+    tau = tau + matmul(total[first:], J)
+    dofs = [model.joint(x).v.start for x, e in zip(actuators.limited_joints, early) if not e]
+    return _clipped(tau, np.array(dofs, int), joint_range[~early])
+
+
+def _states_and_outputs(
+    model: Model, actuators: AffineActuators, q: Array | Kinematics, v: Array, control: ArrayLike
+) -> tuple[ActuatorStates, Array]:
+    """The states of the actuators, and the moment arms (k, nv) of `actuators.coupled`."""
+    n = len(actuators.joints)
+    control = arguments.array(model, control, "control", (n,), "number of actuators")
+    gear, control_range, force_range = (jnp.asarray(x, model.dtype) for x in actuators.values[2:5])
+    index, configuration = scalar_joints(model, actuators.driven_joints), configuration_of(q)
     lengths = joint_coordinates(model, configuration)[index.q]
     rates = joint_rates(model, configuration, v)[index.v]
     J = jnp.zeros((0, model.nv), model.dtype)
@@ -212,32 +266,23 @@ def _affine_force(
     control = clip_within(control, control_range[:, 0], control_range[:, 1])
     gain, bias = gain_and_bias(actuators, length, rate)
     force = gain * control + bias
-
-    def sums(x: Array) -> Array:
-        """The sums over the actuators of each joint, tendon and other transmission."""
-        if len(lengths) < n:
-            return jnp.zeros(len(lengths), model.dtype).at[order].add(x)
-        return x[np.argsort(order)]
-
     first, k = len(index.v), len(actuators.tendons)
     if k:
         shares = jnp.ones(len(lengths), model.dtype)
-        on_tendons = sums(force)[first : first + k]
+        on_tendons = _sums(actuators, force)[first : first + k]
         shares = shares.at[first : first + k].set(_shares_of_tendons(actuators, on_tendons))
         force = shares[order] * force
-    total = sums(gear * clip_within(force, force_range[:, 0], force_range[:, 1]))
-    forces = jnp.zeros(sum(model.joint_nvs), model.dtype).at[index.v].set(total[:first])
-    # The limits of the joints that follow others, or of all joints, if nothing else acts on them.
-    early = np.array(
-        [not actuators.coupled or _follows(model, x) for x in actuators.limited_joints], bool
-    )
-    forces = _clipped(forces, limited.v[early], joint_range[early])
-    tau = independent_joint_force(model, configuration, forces)
-    if not actuators.coupled:
-        return tau
-    tau = tau + matmul(total[first:], J)
-    dofs = [model.joint(x).v.start for x, e in zip(actuators.limited_joints, early) if not e]
-    return _clipped(tau, np.array(dofs, int), joint_range[~early])
+    force = clip_within(force, force_range[:, 0], force_range[:, 1])
+    return ActuatorStates(length, rate, force), J
+
+
+def _sums(actuators: AffineActuators, x: Float[Array, " n"]) -> Array:
+    """The sums over the actuators of each joint, tendon and other transmission."""
+    order = np.array(actuators.outputs, int)
+    outputs = len(actuators.driven_joints) + len(actuators.coupled)
+    if outputs < len(x):
+        return jnp.zeros(outputs, x.dtype).at[order].add(x)
+    return x[np.argsort(order)]
 
 
 def _follows(model: Model, joint: str) -> bool:

@@ -25,6 +25,7 @@ from jaxtyping import Float
 from .. import so3
 from .._math.components import square_root
 from .._math.linear import matmul
+from .._math.rows import take_rows
 from ..algorithms.common_frame import dof_columns
 from ..algorithms.kinematics import Kinematics, first_root_centred
 from ..algorithms.places import places_from_first_root, wrenches_at_points
@@ -33,7 +34,7 @@ from ..model.joint_places import ball_places
 from ..model.joint_space import independent_force, independent_joint_force, joint_coordinates
 from ..model.joints_by_name import scalar_joints
 from ..model.shapes import Sphere
-from ..spatial import Pose, inverse_rotate, rotate
+from ..spatial import Pose, inverse_rotate, inverse_transform_force, rotate
 from .paths import FixedTendon, Pulley, RotationAngle, SpatialTendon, Tendon, Wrap
 from .wrapping import Line, straight_line, wrapped_line
 
@@ -165,9 +166,36 @@ def lengths_and_arms(
         angles, by_v = _rotation_angles(model, tendons, joint_coordinates(model, kinematics.q))
         total = total + angles
         arms = arms + independent_joint_force(model, kinematics.q, by_v.T).T
+    lines = _line_wrenches(model, tendons, kinematics)
+    if lines is None:
+        return LengthsAndArms(total, arms)
+    along = (lines.owners, lines.bodies, lines.wrenches, len(tendons))
+    return LengthsAndArms(total + lines.lengths, arms + rows_of_wrenches(model, kinematics, *along))
+
+
+class _LineWrenches(NamedTuple):
+    """The lines of n tendons, with m wrenches.
+
+    - `lengths` (n,): the lengths of spatial tendons, zero for others;
+    - `wrenches` (m, 6): forces and moments on links, for each spatial tendon with a tension of -1 N
+      that pushes its ends apart; about the first root, in axes of the world;
+    - `owners` (m,): the tendon of each wrench; `bodies` (m,): its body, -1 for the world.
+    """
+
+    lengths: Float[Array, " n"]
+    wrenches: Float[Array, "m 6"]
+    owners: np.ndarray
+    bodies: np.ndarray
+
+
+def _line_wrenches(
+    model: Model, tendons: Sequence[Tendon], kinematics: Kinematics
+) -> _LineWrenches | None:
+    """The lines of spatial tendons; None if there are none."""
     layout = _layout(tendons)
     if not layout.frames:
-        return LengthsAndArms(total, arms)
+        return None
+    total = jnp.zeros(len(tendons), model.dtype)
     R, p = (jnp.stack([jnp.asarray(x, model.dtype) for x in v]) for v in (layout.R, layout.p))
     places, X = places_from_first_root(model, kinematics, layout.frames, Pose(R, p))
     weights = 1 / jnp.stack([jnp.asarray(x, model.dtype) for x in layout.divisors])
@@ -191,9 +219,19 @@ def lengths_and_arms(
             parts.append((shapes, lines.tendon, -(ends[0] + ends[1])))
     owners, index = (np.concatenate([part[i] for part in parts]) for i in (1, 0))
     wrenches = jnp.concatenate([w for _, _, w in parts])
-    pairs = owners, places.bodies[index]
-    arms = arms + rows_of_wrenches(model, kinematics, *pairs, wrenches, len(tendons))
-    return LengthsAndArms(total, arms)
+    return _LineWrenches(total, wrenches, owners, places.bodies[index])
+
+
+def wrenches_on_bodies(
+    model: Model, tendons: Sequence[Tendon], kinematics: Kinematics, tensions: Float[Array, " n"]
+) -> Float[Array, "nb 6"]:
+    """The wrenches (nb, 6) of spatial tendons on the bodies, as `f_ext` of `rnea`."""
+    lines = _line_wrenches(model, tendons, kinematics)
+    if lines is None:
+        return jnp.zeros((model.nb, 6), model.dtype)
+    pulls = -take_rows(tensions, lines.owners)[:, None] * lines.wrenches
+    sums = matmul(_summation_matrix(lines.bodies, model.nb, model), pulls)
+    return inverse_transform_force(first_root_centred(model, kinematics), sums)
 
 
 def rows_of_wrenches(

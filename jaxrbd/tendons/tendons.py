@@ -21,7 +21,7 @@ from ..configuration import integrate
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joints_by_name import parameters, polynomials, ranges
-from .lengths import LengthsAndArms, lengths, lengths_and_arms
+from .lengths import LengthsAndArms, lengths, lengths_and_arms, wrenches_on_bodies
 from .paths import FixedTendon, RotationAngle, SpatialTendon, Tendon
 
 # The properties of tendons that act, besides `rest`.
@@ -155,6 +155,18 @@ class Tendons(eqx.Module):
         """The tensions (n,) in N of springs and damping, for v (nv,). Errors as for `lengths`."""
         return _tensions(model, self, q, v)
 
+    def wrenches(
+        self, model: Model, q: Array | Kinematics, tensions: ArrayLike
+    ) -> Float[Array, "nb 6"]:
+        """The forces of spatial tendons on the bodies, as the external forces `f_ext` of `rnea`.
+
+        `tensions` (n,) in N, which pull if they are positive. A tendon acts at both ends of each
+        straight part and on the shapes that it wraps. Fixed tendons and `RotationAngle`s act in
+        joints, so their entries of `tensions` have no effect. Row i is in the frame of body i.
+        Errors as for `lengths`.
+        """
+        return _wrenches(model, self, q, tensions)
+
     def __call__(self, model: Model, q: Array | Kinematics, v: ArrayLike) -> Float[Array, " nv"]:
         """The generalized force (nv,) of springs and damping. Errors as for `lengths`."""
         return _force(model, self, q, v)
@@ -189,6 +201,15 @@ def _tensions(model: Model, tendons: Tendons, q: Array | Kinematics, v: Array) -
     """See `Tendons.tensions`."""
     kinematics = forward_kinematics.unchecked(model, q)
     return _tensions_of(tendons, lengths_and_arms(model, tendons.tendons, kinematics), v)
+
+
+@arguments.compiled(arrays=("q",))
+def _wrenches(model: Model, tendons: Tendons, q: Array | Kinematics, tensions: ArrayLike) -> Array:
+    """See `Tendons.wrenches`."""
+    n = len(tendons.tendons)
+    tensions = arguments.array(model, tensions, "tensions", (n,), "number of tendons")
+    kinematics = forward_kinematics.unchecked(model, q)
+    return wrenches_on_bodies(model, tendons.tendons, kinematics, tensions)
 
 
 @arguments.compiled(arrays=("q", "v"))

@@ -28,6 +28,7 @@ from ...errors import (
 from ...model import Model, build_model, place_frames
 from ...model.joint_space import independent_index
 from ...passive import PassiveForces
+from ...sensors import RobotSensors
 from ...spatial import Pose, compose, inverse
 from ...tendons import Tendons
 from .actuation import ReadActuators, read_actuators
@@ -35,6 +36,7 @@ from .coordinates import MujocoCoordinates, read_coordinates
 from .equalities import FollowerRules, read_constraints, read_followers
 from .geometry import read_scene
 from .passive import read_passive
+from .sensors import read_sensors
 from .source import Source, mujoco_module
 from .tendons import read_tendons
 from .tree import read_tree
@@ -69,6 +71,9 @@ class Imported(NamedTuple):
       `tendons(model, q, v)` is the generalized force of their springs and their damping;
     - `filter`: the activation dynamics of the actuators. `filter.push` returns the control for
       `actuators`. It does not change the control of an actuator without dynamics;
+    - `sensors`: the sensors of the file by name; a call returns their readings. Sensors without a
+      counterpart are in `sensors.left_out` with the reason, also if the import was strict, because
+      they change no motion;
     - `constraints`: the equality constraints that are active at the start;
     - `inactive_constraints`: the equality constraints that are not active at the start;
     - `pairs`: the names of the geoms of the pairs of `scene`. A scene without the pairs is faster:
@@ -91,6 +96,7 @@ class Imported(NamedTuple):
     scene: Scene | None
     actuators: AffineActuators
     filter: Filter
+    sensors: RobotSensors
     passive: PassiveForces
     tendons: Tendons
     constraints: tuple[Constraint, ...]
@@ -242,6 +248,7 @@ def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[s
         tendons = read_tendons(source, tree.sites)
         drives = read_actuators(source, tendons, tree.sites)
         passive = read_passive(source)
+        sensors = read_sensors(source, tree.sites)
         active, inactive = read_constraints(source, followers.equalities, tree.sites, tendons)
         scene, pairs, warned = read_scene(source)
     except ArgumentError as error:
@@ -266,6 +273,7 @@ def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[s
         actuators=drives.actuators,
         filter=drives.filter,
         passive=passive,
+        sensors=sensors,
         tendons=tendons,
         constraints=active,
         inactive_constraints=inactive,

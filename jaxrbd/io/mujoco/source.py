@@ -24,9 +24,9 @@ def mujoco_module() -> Any:
 class Source:
     """A compiled model `m`, the module `mj`, and texts about features without a counterpart.
 
-    - `bodies`, `joints`, `geoms`, `sites`, `actuators`, `equalities`, `keys`, `tendons`: the names
-      of the elements by id. An element without a name is called by its kind and id, such as
-      "joint3";
+    - `bodies`, `joints`, `geoms`, `sites`, `actuators`, `equalities`, `keys`, `tendons`,
+      `sensors`: the names of the elements by id. An element without a name is called by its kind
+      and id, such as "joint3";
     - `omitted`: one text per feature that is not carried over. A text names the feature and the
       element.
     """
@@ -48,6 +48,7 @@ class Source:
         self.equalities = self._names("equality", m.neq)
         self.keys = self._names("key", m.nkey)
         self.tendons = self._names("tendon", m.ntendon)
+        self.sensors = self._names("sensor", m.nsensor)
         # For each actuator the row of its first output in the fields with one row per output.
         self.outputs = self.field("actuator_outadr", np.arange(len(self.actuators)))
 

@@ -1,0 +1,82 @@
+"""The errors of sensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float, PRNGKeyArray
+
+from ..errors import ArgumentError
+from ..model import arguments
+
+
+class Noise(eqx.Module):
+    """The errors of a sensor: a bias, white noise and quantisation.
+
+    - `std`: standard deviation of the white noise, 0 or more (default 0);
+    - `bias`: a constant error (default 0);
+    - `resolution`: the difference between two successive values that the sensor can give, more than
+      0, or None for a sensor without quantisation (default).
+
+    Each is () for all values of the sensor, or has the shape of the measured array; the units are
+    those of the sensor. All fields are leaves, so with `vmap` each environment has its own bias.
+    Raises ArgumentError for a parameter that is not finite, a negative standard deviation and a
+    resolution that is not positive.
+    """
+
+    std: Float[arguments.Parameter, "..."]
+    bias: Float[arguments.Parameter, "..."]
+    resolution: Float[arguments.Parameter, "..."] | None
+
+    def __init__(
+        self,
+        std: ArrayLike | Sequence = 0.0,
+        bias: ArrayLike | Sequence = 0.0,
+        resolution: ArrayLike | Sequence | None = None,
+    ):
+        self.std = arguments.parameter(std, "std", np.shape(std))
+        self.bias = arguments.parameter(bias, "bias", np.shape(bias))
+        self.resolution = None
+        arguments.require(self.std, lambda x: (x >= 0) & np.isfinite(x), "std", "finite, 0 or more")
+        arguments.require(self.bias, np.isfinite, "bias", "finite")
+        if resolution is not None:
+            step = arguments.parameter(resolution, "resolution", np.shape(resolution))
+            arguments.require(
+                step, lambda x: (x > 0) & np.isfinite(x), "resolution", "finite, more than 0"
+            )
+            self.resolution = step
+
+    def __call__(self, key: PRNGKeyArray, x: ArrayLike) -> Float[Array, "..."]:
+        """The measured values for the exact values x: noisy, then rounded to the resolution.
+
+        `key`: a key of `jax.random`, another one for each measurement. The result is
+        `x + bias + std n`, where n is normal with unit variance and independent for each entry of
+        x. It is rounded to the nearest multiple of the resolution. The derivative of the rounding
+        is zero. Raises ArgumentError if a field has neither the shape () nor the shape of x.
+        """
+        return _measured(self, key, x)
+
+
+@jax.jit
+def _measured(noise: Noise, key: PRNGKeyArray, x: ArrayLike) -> Float[Array, "..."]:
+    x = jnp.asarray(x)
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        raise ArgumentError(f"x has dtype {x.dtype}, expected floats")
+
+    def field(name: str) -> Array:
+        value = jnp.asarray(getattr(noise, name), x.dtype)
+        if value.shape not in ((), x.shape):
+            raise ArgumentError(f"{name} has shape {value.shape}, expected () or {x.shape} as x")
+        return value
+
+    noisy = x + field("bias") + field("std") * jax.random.normal(key, x.shape, x.dtype)
+    if noise.resolution is None:
+        return noisy
+    step = field("resolution")
+    return step * jnp.round(noisy / step)

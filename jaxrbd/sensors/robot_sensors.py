@@ -1,0 +1,550 @@
+"""The readings of all sensors of a robot.
+
+All sensors of one class with one quantity are one batch, so the size of the program depends on the
+number of different quantities, and not on the number of sensors.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float, PRNGKeyArray
+
+from .. import so3
+from .._math.components import cross
+from .._math.linear import matmul
+from .._math.rows import rows_or_world, take_rows
+from ..actuators import AffineActuators
+from ..algorithms.kinematics import (
+    Kinematics,
+    first_root_centred,
+    first_root_position,
+    forward_kinematics,
+    motions,
+)
+from ..algorithms.mass import kinetic_energy, potential_energy
+from ..algorithms.places import Places, bodies_of, places_from_first_root
+from ..errors import ArgumentError, listed
+from ..model import Model, arguments
+from ..model.joint_places import ball_places
+from ..model.joint_space import joint_coordinates, joint_rates
+from ..model.joints_by_name import scalar_joints
+from ..passive import PassiveForces
+from ..spatial import (
+    Pose,
+    apply_inertia,
+    from_linear,
+    inertia_center_of_mass,
+    inertial_force,
+    inverse_compose,
+    inverse_rotate,
+    inverse_transform_force,
+    inverse_transform_motion,
+    rotate,
+    transform_force,
+    transform_inertia,
+)
+from ..tendons import Tendons
+from .descriptions import (
+    ActuatorSensor,
+    FrameSensor,
+    JointSensor,
+    Sensor,
+    StateSensor,
+    SubtreeSensor,
+    TendonSensor,
+)
+
+
+class RobotSensors(eqx.Module):
+    """The sensors of a robot, by name.
+
+    A call returns the readings of all sensors, one after another, as MuJoCo's `sensordata`:
+
+        readings = sensors(model, q, v, a, actuators=actuators, control=control)
+        sensors.by_name(readings)["gyro"]
+
+    - `sensors`: `FrameSensor`s, `JointSensor`s, `TendonSensor`s, `ActuatorSensor`s,
+      `SubtreeSensor`s and `StateSensor`s with different names;
+    - `left_out`: pairs of the name of a sensor of the robot and the reason why it is not in
+      `sensors`. Messages about this name state the reason.
+
+    Raises ArgumentError for another entry of `sensors` and for two sensors of the same name.
+    """
+
+    sensors: tuple[Sensor, ...]
+    left_out: tuple[tuple[str, str], ...] = eqx.field(static=True)
+
+    def __init__(self, sensors: Sequence[Sensor] = (), left_out: Sequence[tuple[str, str]] = ()):
+        self.sensors, self.left_out = tuple(sensors), tuple(left_out)
+        for place, sensor in enumerate(self.sensors):
+            if type(sensor) not in _READERS:
+                raise ArgumentError(f"entry {place} of sensors is {sensor!r}, expected a sensor")
+        if twice := [x for i, x in enumerate(self.names) if x in self.names[:i]]:
+            raise ArgumentError(f"two sensors have the name {twice[0]!r}, expected different names")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the sensors."""
+        return tuple(sensor.name for sensor in self.sensors)
+
+    @property
+    def size(self) -> int:
+        """The number of values of all readings together."""
+        return sum(sensor.width for sensor in self.sensors)
+
+    def chosen(self, names: Sequence[str]) -> RobotSensors:
+        """The sensors with these names, in the order of the names.
+
+        The program for some sensors computes only what they need. Raises ArgumentError for an
+        unknown name, with the reason if the sensor was left out.
+        """
+        if isinstance(names, str):
+            raise ArgumentError(f"names is {names!r}, expected a sequence of names")
+        known = dict(zip(self.names, self.sensors))
+        for name in names:
+            if name in known:
+                continue
+            if reason := dict(self.left_out).get(name):
+                raise ArgumentError(f"sensor {name!r} was left out: {reason}")
+            raise ArgumentError(
+                f"there is no sensor {name!r}; the sensors are "
+                f"{listed([repr(x) for x in self.names], 40) or 'none'}"
+            )
+        return RobotSensors([known[name] for name in names])
+
+    def by_name(self, readings: Float[Array, "... size"]) -> dict[str, Float[Array, "... width"]]:
+        """The readings of a call, by the names of the sensors.
+
+        Raises ArgumentError for another number of readings.
+        """
+        if np.ndim(readings) < 1 or readings.shape[-1] != self.size:
+            raise ArgumentError(
+                f"readings has shape {np.shape(readings)}, expected {self.size} values"
+            )
+        ends = np.cumsum([sensor.width for sensor in self.sensors])
+        return {
+            sensor.name: readings[..., end - sensor.width : end]
+            for sensor, end in zip(self.sensors, ends)
+        }
+
+    def with_noise(
+        self, key: PRNGKeyArray, readings: Float[Array, "... size"]
+    ) -> Float[Array, "... size"]:
+        """The readings with normal errors, whose standard deviations are `noise` of the sensors."""
+        spread = np.repeat(
+            [sensor.noise for sensor in self.sensors], [sensor.width for sensor in self.sensors]
+        )
+        if not spread.any():
+            return readings
+        errors = jax.random.normal(key, readings.shape, readings.dtype)
+        return readings + jnp.asarray(spread, readings.dtype) * errors
+
+    def __call__(
+        self,
+        model: Model,
+        q: Array | Kinematics,
+        v: ArrayLike,
+        a: ArrayLike | None = None,
+        f_ext: ArrayLike | None = None,
+        *,
+        actuators: AffineActuators | None = None,
+        control: ArrayLike | None = None,
+        tendons: Tendons | None = None,
+        passive: PassiveForces | None = None,
+        time: ArrayLike | None = None,
+    ) -> Float[Array, " size"]:
+        """The readings of all sensors in one state, one after another.
+
+        - `q` (nq,) or its `Kinematics`, `v` (nv,);
+        - `a` (nv,): the acceleration, as the result of `forward_dynamics` or, for a time step with
+          contact, `(step.v - v) / dt`; needed by accelerometers and force sensors;
+        - `f_ext` (nb, 6): external forces as for `rnea`, such as `ContactForce.f_ext`. They act on
+          force sensors (default: zero);
+        - `actuators` and their `control` (n,): for sensors of actuators and of their forces;
+        - `tendons`: for sensors of tendons; `passive`: the springs for the potential energy;
+        - `time` in s: for sensors of the time.
+
+        Raises ArgumentError, which names the sensor, if an argument that it needs is missing, and
+        for an unknown frame, joint, tendon or actuator.
+        """
+        given = {"a": a, "actuators": actuators, "control": control, "tendons": tendons}
+        given["time"] = time
+        for sensor in self.sensors:
+            for argument in _needs(sensor):
+                if given[argument] is None:
+                    raise ArgumentError(
+                        f"{argument} is missing, which sensor {sensor.name!r} needs to measure "
+                        f"{sensor.quantity!r}"
+                    )
+        return _readings(
+            model, self, q, v, a, f_ext, _Parts(actuators, tendons, passive), control, time
+        )
+
+
+def _needs(sensor: Sensor) -> tuple[str, ...]:
+    """The arguments of a call that a sensor needs, besides the state."""
+    quantity = sensor.quantity
+    if isinstance(sensor, ActuatorSensor) or quantity == "actuator_force":
+        return "actuators", "control"
+    if isinstance(sensor, TendonSensor):
+        return ("tendons",)
+    if quantity in ("accelerometer", "force", "torque") or quantity.endswith("acceleration"):
+        return ("a",)
+    return ("time",) if quantity == "time" else ()
+
+
+class _Parts(NamedTuple):
+    """The parts of a robot besides its model."""
+
+    actuators: AffineActuators | None
+    tendons: Tendons | None
+    passive: PassiveForces | None
+
+
+class _State:
+    """The state of a robot, with quantities that are computed once, if a sensor needs them."""
+
+    def __init__(
+        self,
+        model: Model,
+        kinematics: Kinematics,
+        v: Array,
+        a: Array | None,
+        f_ext: Array | None,
+        parts: _Parts,
+        control: ArrayLike | None,
+        time: ArrayLike | None,
+    ):
+        self.model, self.kinematics, self.v, self.a, self.f_ext = model, kinematics, v, a, f_ext
+        self.parts, self.control, self.time = parts, control, time
+
+    @functools.cached_property
+    def motions(self) -> tuple[Array, Array]:
+        """The velocities and accelerations of the bodies, without gravity, in the body frames.
+
+        A world that accelerates upwards adds the negative gravity to every body.
+        """
+        a = jnp.zeros_like(self.v) if self.a is None else self.a
+        return motions(self.model, self.kinematics, self.v, a, from_linear(-self.model.gravity))
+
+    def motions_at(self, places: Places) -> tuple[Array, Array]:
+        """The velocities and accelerations (n, 6) at places, in the axes of the places."""
+        V, A = self.motions
+        still = jnp.zeros(6, self.model.dtype)
+        upwards = from_linear(-self.model.gravity)
+        return tuple(
+            inverse_transform_motion(places.X_BF, rows_or_world(x, places.bodies, world))
+            for x, world in ((V, still), (A, upwards))
+        )  # pyright: ignore[reportReturnType]
+
+    @functools.cached_property
+    def actuator_states(self):
+        """As `AffineActuators.states`."""
+        actuators = self.parts.actuators
+        assert actuators is not None
+        assert self.control is not None
+        return actuators.states(self.model, self.kinematics, self.v, self.control)
+
+    @functools.cached_property
+    def actuator_torques(self) -> Array:
+        """The generalized force (nv,) of the actuators."""
+        assert self.parts.actuators is not None
+        assert self.control is not None
+        return self.parts.actuators(self.model, self.kinematics, self.v, self.control)
+
+
+@arguments.compiled(arrays=("q", "v", "a", "f_ext"))
+def _readings(
+    model: Model,
+    sensors: RobotSensors,
+    q: Array | Kinematics,
+    v: Array,
+    a: Array | None = None,
+    f_ext: Array | None = None,
+    parts: _Parts | None = None,
+    control: ArrayLike | None = None,
+    time: ArrayLike | None = None,
+) -> Float[Array, " size"]:
+    """See `RobotSensors.__call__`."""
+    kinematics = forward_kinematics.unchecked(model, q)
+    parts = parts or _Parts(None, None, None)
+    state = _State(model, kinematics, v, a, f_ext, parts, control, time)
+    found, order = [jnp.zeros(0, model.dtype)], [np.zeros(0, int)]
+    ends = np.cumsum([0, *(sensor.width for sensor in sensors.sensors)])
+    for kind, read in _READERS.items():
+        for quantity, width in kind.widths.items():
+            places = [
+                i
+                for i, sensor in enumerate(sensors.sensors)
+                if type(sensor) is kind and sensor.quantity == quantity
+            ]
+            if places:
+                values = read(state, [sensors.sensors[i] for i in places], quantity)
+                found.append(jnp.reshape(values, -1))
+                order.append((ends[places][:, None] + np.arange(width)).reshape(-1))
+    readings = take_rows(jnp.concatenate(found), np.argsort(np.concatenate(order)))
+    cutoff = np.repeat(
+        [sensor.cutoff for sensor in sensors.sensors], [sensor.width for sensor in sensors.sensors]
+    )
+    if np.isfinite(cutoff).any():
+        limit = jnp.asarray(cutoff, model.dtype)
+        readings = jnp.clip(readings, -limit, limit)
+    return readings
+
+
+# ----------------------------------------------------------------------------------- frames
+
+
+class _Placed(NamedTuple):
+    """n places P, and their references O.
+
+    - `X_P`, `X_O`: the poses in axes of the world, with positions relative to the first root;
+    - `motion`, `reference_motion`: a function of no arguments that returns the velocities and the
+      accelerations (n, 6), in the axes of the places.
+    """
+
+    X_P: Pose
+    X_O: Pose
+    motion: Callable[[], tuple[Array, Array]]
+    reference_motion: Callable[[], tuple[Array, Array]]
+    sensors: Sequence[FrameSensor]
+
+
+def _read_frames(state: _State, sensors: Sequence[Any], quantity: str) -> Array:
+    def placed(frames: list[str | None], X: list[Pose]) -> tuple[Places, Pose]:
+        return places_from_first_root(state.model, state.kinematics, frames, _stack(X, state.model))
+
+    at, X_P = placed([x.frame for x in sensors], [x.X_FP for x in sensors])
+    of, X_O = placed([x.reference for x in sensors], [x.X_RO for x in sensors])
+    return _FRAME_QUANTITIES[quantity](
+        _Placed(
+            X_P,
+            X_O,
+            lambda: state.motions_at(at),
+            lambda: state.motions_at(of),
+            sensors,
+        )
+    )
+
+
+def _axis(index: int) -> Callable[[_Placed], Array]:
+    return lambda x: inverse_rotate(x.X_O.R, x.X_P.R[:, :, index])
+
+
+def _linear_velocity(x: _Placed) -> Array:
+    V, V_O = x.motion()[0], x.reference_motion()[0]
+    relative = rotate(x.X_P.R, V[:, :3]) - rotate(x.X_O.R, V_O[:, :3])
+    turning = cross(rotate(x.X_O.R, V_O[:, 3:]), x.X_P.p - x.X_O.p)
+    return inverse_rotate(x.X_O.R, relative - turning)
+
+
+def _angular_velocity(x: _Placed) -> Array:
+    V, V_O = x.motion()[0], x.reference_motion()[0]
+    return inverse_rotate(x.X_O.R, rotate(x.X_P.R, V[:, 3:])) - V_O[:, 3:]
+
+
+def _classical_acceleration(x: _Placed) -> Array:
+    """The acceleration of the points P minus gravity, in the axes of P."""
+    V, A = x.motion()
+    return A[:, :3] + cross(V[:, 3:], V[:, :3])
+
+
+def _magnetic_field(x: _Placed) -> Array:
+    fields = [jnp.asarray(sensor.magnetic_field, x.X_P.p.dtype) for sensor in x.sensors]
+    return inverse_rotate(x.X_P.R, jnp.stack(fields))
+
+
+_FRAME_QUANTITIES: Mapping[str, Callable[[_Placed], Array]] = {
+    "position": lambda x: inverse_rotate(x.X_O.R, x.X_P.p - x.X_O.p),
+    "rotation": lambda x: _wxyz(so3.quaternion_from_matrix(inverse_compose(x.X_O, x.X_P).R)),
+    "x_axis": _axis(0),
+    "y_axis": _axis(1),
+    "z_axis": _axis(2),
+    "linear_velocity": _linear_velocity,
+    "angular_velocity": _angular_velocity,
+    "linear_acceleration": lambda x: rotate(x.X_P.R, _classical_acceleration(x)),
+    "angular_acceleration": lambda x: rotate(x.X_P.R, x.motion()[1][:, 3:]),
+    "velocimeter": lambda x: x.motion()[0][:, :3],
+    "gyroscope": lambda x: x.motion()[0][:, 3:],
+    "accelerometer": _classical_acceleration,
+    "magnetometer": _magnetic_field,
+}
+
+# ---------------------------------------------------------------------- joints, tendons, actuators
+
+
+def _read_joints(state: _State, sensors: Sequence[Any], quantity: str) -> Array:
+    model, joints = state.model, [sensor.joint for sensor in sensors]
+    if quantity == "actuator_force":
+        dofs = [_dof(model, sensor) for sensor in sensors]
+        return take_rows(state.actuator_torques, np.array(dofs, int))
+    is_scalar = quantity in ("position", "velocity")
+    places = (scalar_joints if is_scalar else ball_places)(model, joints)
+    if quantity in ("velocity", "angular_velocity"):
+        return joint_rates(model, state.kinematics.q, state.v)[places.v]
+    coordinates = joint_coordinates(model, state.kinematics.q)[places.q]
+    return coordinates if is_scalar else _wxyz(so3.quaternion_normalize(coordinates))
+
+
+def _dof(model: Model, sensor: JointSensor) -> int:
+    """The index in v of a joint with one degree of freedom that follows no other joint."""
+    scalar_joints(model, [sensor.joint])
+    dofs = model.joint(sensor.joint).v
+    if dofs.start == dofs.stop:
+        raise ArgumentError(
+            f"joint {sensor.joint!r} of sensor {sensor.name!r} follows others, so it has no force"
+        )
+    return dofs.start
+
+
+def _read_tendons(state: _State, sensors: Sequence[Any], quantity: str) -> Array:
+    names = [sensor.tendon for sensor in sensors]
+    if quantity == "actuator_force":
+        actuators = state.parts.actuators
+        assert actuators is not None
+        first = len(actuators.driven_joints)
+        on = [x.name for x in actuators.tendons]
+        driven = [
+            on[i - first] if first <= i < first + len(on) else None for i in actuators.outputs
+        ]
+        members = np.array([[x == name for x in driven] for name in names])
+        return jnp.sum(jnp.where(members, state.actuator_states.force, 0), axis=1)
+    tendons = state.parts.tendons
+    assert tendons is not None
+    places = [_place(name, tendons.names, "tendon") for name in names]
+    chosen = Tendons([tendons.tendons[i] for i in places])
+    if quantity == "length":
+        return chosen.lengths(state.model, state.kinematics)
+    return chosen.rates(state.model, state.kinematics, state.v)
+
+
+def _read_actuators(state: _State, sensors: Sequence[Any], quantity: str) -> Array:
+    assert state.parts.actuators is not None
+    names = state.parts.actuators.names
+    places = [_place(sensor.actuator, names, "actuator") for sensor in sensors]
+    return take_rows(getattr(state.actuator_states, quantity), np.array(places, int))
+
+
+def _place(name: str, names: Sequence[str], what: str) -> int:
+    if name not in names:
+        known = listed([repr(x) for x in names], 40) or "none"
+        raise ArgumentError(f"there is no {what} {name!r}; expected one of: {known}")
+    return [*names].index(name)
+
+
+# ------------------------------------------------------------------------------------- subtrees
+
+
+def _read_subtrees(state: _State, sensors: Sequence[Any], quantity: str) -> Array:
+    model, kinematics = state.model, state.kinematics
+    X_B = first_root_centred(model, kinematics)
+    links, X_L = places_from_first_root(model, kinematics, [x.frame for x in sensors])
+    members, parts = zip(*(_members(model, sensor, b) for sensor, b in zip(sensors, links.bodies)))
+    members, part = np.array(members, bool), jnp.stack(parts)
+
+    def total(of_bodies: Array, of_links: Array) -> Array:
+        """The sums over the subtrees of quantities in axes of the world."""
+        return matmul(jnp.asarray(members, model.dtype), of_bodies) + of_links
+
+    inertia = total(transform_inertia(X_B, model.inertia), transform_inertia(X_L, part))
+    center = inertia_center_of_mass(inertia)
+    if quantity == "center_of_mass":
+        return center + first_root_position(model, kinematics)
+    (V, A), (V_L, A_L) = state.motions, state.motions_at(links)
+    if quantity in ("force", "torque"):
+        forces = inertial_force(model.inertia, V, A)
+        of_links = transform_force(X_L, inertial_force(part, V_L, A_L))
+        if state.f_ext is not None:
+            forces = forces - state.f_ext
+            # The external force on the body of a link acts on the link.
+            own = np.array([sensor.carried is not None for sensor in sensors])[:, None]
+            on_body = rows_or_world(
+                transform_force(X_B, state.f_ext), links.bodies, jnp.zeros(6, model.dtype)
+            )
+            of_links = of_links - jnp.where(own, on_body, 0)
+        _, X_P = places_from_first_root(
+            model, kinematics, [x.frame for x in sensors], _stack([x.X_FP for x in sensors], model)
+        )
+        wrench = inverse_transform_force(X_P, total(transform_force(X_B, forces), of_links))
+        return wrench[:, :3] if quantity == "force" else wrench[:, 3:]
+    momentum = total(
+        transform_force(X_B, apply_inertia(model.inertia, V)),
+        transform_force(X_L, apply_inertia(part, V_L)),
+    )
+    if quantity == "angular_momentum":
+        return momentum[:, 3:] - cross(center, momentum[:, :3])
+    mass = inertia[:, :1]
+    return jnp.where(mass > 0, momentum[:, :3] / jnp.where(mass > 0, mass, 1), 0)
+
+
+def _members(model: Model, sensor: SubtreeSensor, body: int) -> tuple[np.ndarray, Array]:
+    """Whether each body is in a subtree, (nb,), and the inertia of the link in its frame."""
+    supports = np.array(model.topology.supports, bool)
+    if sensor.carried is not None:
+        bodies = [b for b in bodies_of(model, sensor.carried) if b >= 0]
+        members = np.sum(supports[np.array(bodies, int)], axis=0) > 0
+        return members, jnp.asarray(sensor.inertia, model.dtype)
+    if body >= 0:
+        return supports[body], jnp.zeros(10, model.dtype)
+    if sensor.frame is not None:
+        raise ArgumentError(
+            f"frame {sensor.frame!r} of sensor {sensor.name!r} is fixed to the world, expected a "
+            "frame of a moving link, None for the whole robot, or inertia and bodies"
+        )
+    return np.ones(model.nb, bool), _fixed_inertia(model)
+
+
+def _fixed_inertia(model: Model) -> Float[Array, "10"]:
+    """The inertia of the links that are fixed to the world, in the frame of the world."""
+    fixed = np.flatnonzero(np.array(model.frame_bodies, int) < 0)
+    poses = jax.tree.map(lambda x: take_rows(x, fixed), model.frame_pose)
+    return jnp.sum(transform_inertia(poses, model.fixed_inertia), axis=0)
+
+
+# ------------------------------------------------------------------------------------- the state
+
+
+def _read_state(state: _State, sensors: Sequence[Any], quantity: str) -> Array:
+    model, kinematics, parts = state.model, state.kinematics, state.parts
+    if quantity == "time":
+        assert state.time is not None
+        value = arguments.number(model, state.time, "time")
+    elif quantity == "kinetic_energy":
+        value = kinetic_energy.unchecked(model, kinematics, state.v)
+    else:
+        value = potential_energy.unchecked(model, kinematics)
+        value = value - jnp.sum(_fixed_inertia(model)[1:4] * model.gravity)
+        if parts.passive is not None and parts.passive.springs is not None:
+            value = value + parts.passive.springs.energy(model, kinematics.q)
+        if parts.tendons is not None:
+            value = value + parts.tendons.energy(model, kinematics)
+    return jnp.broadcast_to(value, (len(sensors),))
+
+
+# The functions that read all sensors of one class with one quantity.
+_READERS: Mapping[type[Sensor], Callable[[_State, Sequence[Any], str], Array]] = {
+    FrameSensor: _read_frames,
+    JointSensor: _read_joints,
+    TendonSensor: _read_tendons,
+    ActuatorSensor: _read_actuators,
+    SubtreeSensor: _read_subtrees,
+    StateSensor: _read_state,
+}
+
+
+def _wxyz(quaternions: Array) -> Array:
+    """Quaternions (n, 4) in the order wxyz, from the order xyzw."""
+    return jnp.roll(quaternions, 1, axis=-1)
+
+
+def _stack(poses: Sequence[Pose], model: Model) -> Pose:
+    return jax.tree.map(lambda *x: jnp.stack([jnp.asarray(y, model.dtype) for y in x]), *poses)
