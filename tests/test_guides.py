@@ -29,7 +29,7 @@ PROGRAMS = {
     "distances.md": 4,
     "exchange.md": 4,
     "integrators.md": 1,
-    "mjcf.md": 2,
+    "mjcf.md": 3,
     "tendons.md": 2,
     "muscles.md": 3,
 }
@@ -65,8 +65,10 @@ FILES = {
     "mjcf.md": {
         "robot.xml": """<mujoco><worldbody><geom type="plane" size="1 1 1"/>
             <body name="leg" pos="0 0 1"><joint name="slide" type="slide" axis="0 0 1"/>
-            <geom type="sphere" size="0.1" mass="2"/></body></worldbody>
-            <actuator><position joint="slide" kp="5000" kv="20"/></actuator></mujoco>""",
+            <geom type="sphere" size="0.1" mass="2"/><site name="torso"/></body></worldbody>
+            <actuator><position joint="slide" kp="5000" kv="20"/></actuator>
+            <sensor><gyro name="torso_gyro" site="torso"/>
+            <accelerometer name="torso_accel" site="torso"/></sensor></mujoco>""",
     },
 }
 PACKAGES = {"exchange.md": "pinocchio", "mjcf.md": "mujoco"}  # that a page needs

@@ -179,8 +179,6 @@ def test_features_without_a_counterpart_are_refused_or_reported():
     assert found.omitted == ("option flag override (parameters of contacts)",)
     assert found.default_params().model.nv == 10
     assert envs.MjcfWalk(BIPED, stroke=0.2).omitted == ()
-    with pytest.raises(ArgumentError, match=r"has passive forces \(fluid\), expected none"):
-        envs.MjcfWalk(BIPED.replace("<option ", '<option density="1000" '), stroke=0.2)
 
 
 @pytest.mark.slow
@@ -233,7 +231,6 @@ BALL = '<joint name="left_hip" type="ball"/>'
         ('"c" joint', '"c" timeconst="0.1" joint', "actuator 'c' has activation dynamics"),
         ("-7.5 7.5", "-7.5 8", "forces from -7.5 to 8.0, expected the same limit"),
         ("-0.5 0.5", "-0.5 0.1", "stroke up to 0.1"),
-        ('damping="0.3"', 'stiffness="3"', "has passive forces \\(springs\\)"),
         (
             'name="floor" type="plane"',
             'name="floor" type="plane" contype="0" conaffinity="0"',
@@ -250,6 +247,33 @@ def test_other_robots_are_refused(old, new, message):
         text = re.sub('<position name="d".*/>', "", text)
     with pytest.raises(ArgumentError, match=message):
         envs.MjcfWalk(text, stroke=0.2)
+
+
+def test_springs_tendons_and_constraints_act(key):
+    """Stiffer springs and tendons give other motions, and the coupled joints move together."""
+    tendon = """<tendon><fixed name="hips" stiffness="2">
+      <joint joint="left_hip" coef="1"/><joint joint="right_hip" coef="0.5"/></fixed></tendon>
+      <equality><joint joint1="left_shin" joint2="right_shin"/></equality><contact>"""
+    text = BIPED.replace('damping="0.3"', 'stiffness="3"').replace("<contact>", tendon)
+    text = text.replace('type="box" size="0.08 0.03 0.01"', 'type="sphere" size="0.01"')
+    env = envs.MjcfWalk(text, stroke=0.2)
+    params = env.default_params()
+    advance = jax.jit(env.advance)
+    physics = env.initial(params, key)
+    q = physics.q.at[7:].set(jnp.array([0.3, 0.05, -0.2, 0.05]))
+
+    def hips(params):
+        after = np.array(advance(params, physics._replace(q=q), jnp.zeros(4), key).q[7:])
+        np.testing.assert_allclose(after[1], after[3], atol=1e-4)
+        return after[[0, 2]]
+
+    springs, tendons = params.passive.springs, params.tendons
+    stiff = dataclasses.replace(springs, stiffness=10 * springs.stiffness)
+    moved = hips(params)
+    changed = hips(params._replace(passive=dataclasses.replace(params.passive, springs=stiff)))
+    assert np.all(np.abs(changed - moved) > 1e-3)
+    stiff = dataclasses.replace(tendons, stiffness=10 * tendons.stiffness)
+    assert np.all(np.abs(hips(params._replace(tendons=stiff)) - moved) > 1e-3)
 
 
 def test_commands_dissipation_and_pairs(key):

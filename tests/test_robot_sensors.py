@@ -112,7 +112,7 @@ SENSORS = """
     <tendonactuatorfrc name="cord force" tendon="cord"/>
     <tendonactuatorfrc name="sum force" tendon="sum"/>
     <actuatorpos name="length" actuator="slide"/>
-    <actuatorvel name="rate" actuator="second"/>
+    <actuatorvel name="rate" actuator="slide"/>
     <actuatorfrc name="force" actuator="slide"/>
     <actuatorfrc name="pulls" actuator="hinge"/>
     <subtreecom name="all" body="world"/>
@@ -125,6 +125,7 @@ SENSORS = """
     <force name="grip" site="palm"/>
     <force name="wrist" site="wrist"/>
     <force name="anchor" site="hook"/>
+    <force name="elbow" site="elbow"/>
     <torque name="wrist torque" site="wrist"/>
     <torque name="elbow torque" site="elbow"/>
     <e_potential name="potential"/>

@@ -8,7 +8,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import jaxrbd as rbd
-from jaxrbd import constraints, contact, envs, tendons
+from jaxrbd import constraints, contact, tendons
 from jaxrbd.actuators import AffineActuators
 from jaxrbd.io import load_mjcf
 from jaxrbd.model.shapes import Box, Cylinder, Sphere
@@ -597,16 +597,6 @@ def test_a_servo_pulls_tendons_with_the_force_after_the_step(actuators, control)
 def test_wrong_arguments(make, message):
     with pytest.raises(rbd.ArgumentError, match=message):
         make()
-
-
-def test_an_environment_refuses_tendons():
-    spring = "<tendon><fixed stiffness='1'><joint joint='a' coef='1'/></fixed></tendon>"
-    text = """<mujoco><worldbody><geom type="plane" size="1 1 1"/><body pos="0 0 1"><freejoint/>
-      <geom size="0.1"/><body pos="0 0 0.3"><joint name="a" axis="0 1 0"/><geom size="0.1"/></body>
-      </body></worldbody>{}<actuator><position joint="a" kp="1"/></actuator></mujoco>"""
-    envs.MjcfWalk(text.format(""))
-    with pytest.raises(rbd.ArgumentError, match="has 1 tendons with properties"):
-        envs.MjcfWalk(text.format(spring))
 
 
 def test_a_shape_that_is_no_sphere_or_cylinder():

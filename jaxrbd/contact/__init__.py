@@ -11,7 +11,7 @@ heights, and `shape_pairs.py` pairs of shapes. There are two models of contact:
 
 from .actuator_servo import servo_of_actuators, servo_of_forces
 from .compliant import ContactForce, contact_energy, contact_force
-from .convex import ContactStep, contact_step
+from .convex import ContactStep, contact_step, step_wrenches
 from .height_grid import HeightGrid
 from .inverse_inertia import inverse_inertias
 from .joint_terms import JointImpulses, Servo, TendonServo
@@ -56,4 +56,5 @@ __all__ = [
     "inverse_inertias",
     "servo_of_actuators",
     "servo_of_forces",
+    "step_wrenches",
 ]

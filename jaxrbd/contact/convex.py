@@ -45,18 +45,19 @@ from ..algorithms.equation_of_motion import equation_of_motion
 from ..algorithms.kinematics import Kinematics, forward_kinematics
 from ..algorithms.rnea import rnea
 from ..constraints import Constraint, ConstraintRows, constraint_rows
+from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joint_space import independent_joint_force, joint_rates
 from ..tendons import Tendons
 from ..tendons.tendons import ArmatureTerms, armature_terms
 from .branches import Partition, partition, whole
-from .contacts import contact_bodies, contact_wrenches, find_contacts, relative
+from .contacts import contact_bodies, contact_wrenches, find_contacts, opposed, relative
 from .coulomb import ContactLaw, spin_moments, with_spins
 from .free_motion import free_motion, move
 from .inverse_inertia import inverse_inertias, joint_jacobian
 from .joint_terms import ClippedLaw, JointImpulses, JointLaw, Servo, joint_law
 from .newton import Problem, hessian_factor, minimise
-from .points import point_jacobians, point_motions
+from .points import body_wrenches, point_jacobians, point_motions
 from .scene import InverseInertias, Scene, lengths_and_normals
 from .tendon_terms import tendon_law, tendon_servo_law
 
@@ -205,6 +206,31 @@ def contact_step(
     # For reverse mode, JAX then stores only the solution and the world poses of each step, and not
     # about 250 arrays.
     return recompute(step, WORLD_POSES)()
+
+
+@arguments.compiled(arrays=("q",), checks={"dt": arguments.POSITIVE})
+def step_wrenches(
+    model: Model, scene: Scene, q: Array | Kinematics, step: ContactStep, dt: ArrayLike
+) -> Float[Array, "nb 6"]:
+    """The mean forces of the contacts on the bodies in a step, as the `f_ext` of `rnea`.
+
+    - `q` (nq,) or its `Kinematics`: the configuration before the step;
+    - `step`: the result of `contact_step` for the scene, and `dt` in s its duration.
+
+    Row i is the wrench `[force; moment]` (6,) in N and N m, in the frame of body i. With this
+    wrench, force sensors (`sensors.SubtreeSensor`) measure contact. Raises ArgumentError for a dt
+    that is not positive, and for a step of a scene with another number of contacts.
+    """
+    dt = arguments.POSITIVE.or_nan(arguments.number(model, dt, "dt"))
+    if step.impulse.shape != (scene.size, 3):
+        raise ArgumentError(
+            f"step.impulse has shape {step.impulse.shape}, expected ({scene.size}, 3), one row for "
+            "each contact of the scene"
+        )
+    scene, kinematics = scene.astype(model.dtype), forward_kinematics.unchecked(model, q)
+    forces, moments = (opposed(scene, x / dt) for x in (step.impulse, step.moment))
+    arm = find_contacts(model, scene, kinematics).arm
+    return body_wrenches(model, kinematics, contact_bodies(model, scene), arm, forces, moments)
 
 
 def _step(

@@ -16,6 +16,7 @@ from .hopper import Hopper, HopperParams
 from .humanoid import HumanoidStand
 from .legged import LeggedParams, LeggedPhysics
 from .mjcf import MjcfWalk
+from .mjcf_task import MjcfParams, MjcfPhysics, MjcfTask, tolerance
 from .motion import Motion
 from .quadruped import QuadrupedJoystick, QuadrupedStand, QuadrupedTrot
 from .randomisation import Randomised, Scale, Shift, Uniform, randomise, stack_models
@@ -55,9 +56,14 @@ __all__ = [
     "HumanoidStand",
     "LeggedParams",
     "LeggedPhysics",
+    "MjcfParams",
+    "MjcfPhysics",
+    "MjcfTask",
     "MjcfWalk",
     "Motion",
     "QuadrupedJoystick",
     "QuadrupedStand",
     "QuadrupedTrot",
+    # reward terms
+    "tolerance",
 ]

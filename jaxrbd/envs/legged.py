@@ -15,9 +15,12 @@ from jaxtyping import Float
 from .._math.cast import cast
 from ..actuators import PD, Delay
 from ..configuration import integrate
+from ..constraints import Constraint
 from ..contact import Scene, Servo, contact_points, contact_step, inverse_inertias
 from ..model import Model
+from ..passive import PassiveForces
 from ..sensors import Noise, projected_gravity
+from ..tendons import Tendons
 from .environment import Env, Parameter, substeps, uniform
 
 TIME_STEP = 0.02  # s, between two actions
@@ -43,7 +46,9 @@ class LeggedParams(NamedTuple):
     - `command` (3,): the ranges of the random commands: forward velocity and velocity to the left
       in m/s, and turning rate in rad/s. Entry i is uniform within +- `command[i]`;
     - `gait` (2,): the period in s and the height in m of the steps of `QuadrupedTrot`;
-    - `weights`: the weights of the reward terms.
+    - `weights`: the weights of the reward terms;
+    - `passive`, `tendons`, `constraints`: springs and other passive forces, tendons that act, and
+      constraints between links, by default none.
     """
 
     model: Model
@@ -59,6 +64,9 @@ class LeggedParams(NamedTuple):
     command: Parameter
     gait: Parameter
     weights: Mapping[str, Parameter]
+    passive: PassiveForces = PassiveForces()
+    tendons: Tendons = Tendons(())
+    constraints: tuple[Constraint, ...] = ()
 
 
 class LeggedPhysics(NamedTuple):
@@ -210,15 +218,23 @@ class LeggedEnv(Env):
         """The physical state after `TIME_STEP`, with the action as a change of the home posture."""
         model, scene, dt = params.model, params.scene, TIME_STEP / SUBSTEPS
         aim = params.home[7:] + params.stroke * action
-        no_torque = jnp.zeros(model.nv, model.dtype)
 
         def step(physics: LeggedPhysics) -> LeggedPhysics:
             past, delayed = params.delay.push(physics.past, aim)
             error = jnp.concatenate([jnp.zeros(6, model.dtype), delayed - physics.q[7:]])
             servo = Servo(params.control, None, error=error)
-            q, v, smoothing = physics.q, physics.v, self.smoothing
+            q, v = physics.q, physics.v
             found = contact_step(
-                model, scene, q, v, no_torque, dt, servo=servo, smoothing=smoothing
+                model,
+                scene,
+                q,
+                v,
+                params.passive(model, q, v),
+                dt,
+                servo=servo,
+                constraints=params.constraints,
+                smoothing=self.smoothing,
+                tendons=params.tendons,
             )
             distance = found.distance[: len(scene.frames)]  # without the pairs
             return physics._replace(q=found.q, v=found.v, past=past, distance=distance)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from .._math.cast import cast
 from ..actuators import PD
 from ..contact import Scene, contact_points, servo_of_actuators
 from ..errors import ArgumentError, listed
@@ -33,7 +34,8 @@ class MjcfWalk(legged.LeggedEnv):
     slide: a position actuator or a motor. In each step of the physics, a position actuator is PD
     control with the gains of the file, as in the integrator implicitfast of MuJoCo. A motor is
     driven by PD control with the gains `stiffness` and `damping`; the file states its largest
-    force.
+    force. Springs, tendons, fluid forces and equality constraints of the file act. `MjcfTask` is
+    for robots with other actuators and other tasks.
 
     The settings `stroke`, `stiffness` and `damping` are per joint: one value for all joints, one
     value per joint in the order of the model, or a mapping from the names of the joints to values.
@@ -131,7 +133,12 @@ def _params(env: MjcfWalk, robot: Imported, scene: Scene) -> legged.LeggedParams
     # An episode fails below half of the height of the base in the posture.
     low = float(home[2] - lowest) / 2
     params = legged.default_params(model, scene, control, home, low, weights, env.command)
-    return params._replace(stroke=jnp.asarray(env.stroke, model.dtype))
+    acting = {
+        "passive": robot.passive,
+        "tendons": robot.tendons.only_acting(),
+        "constraints": robot.constraints,
+    }
+    return params._replace(stroke=jnp.asarray(env.stroke, model.dtype), **cast(acting, model.dtype))
 
 
 def _setting(x: PerJoint, name: str, joints: Sequence[str]) -> float | tuple[float, ...]:
@@ -190,18 +197,6 @@ def _checked_scene(robot: Imported) -> Scene:
             raise ArgumentError(f"joint {name!r} has {nv} degrees of freedom, expected 1")
     if robot.scene is None or not robot.scene.frames:
         raise ArgumentError("no geom of the robot can touch a ground")
-    if robot.constraints:
-        raise ArgumentError(
-            f"the robot has {len(robot.constraints)} equality constraints, expected none"
-        )
-    if robot.passive.parts:
-        raise ArgumentError(
-            f"the robot has passive forces ({', '.join(robot.passive.parts)}), expected none"
-        )
-    if robot.tendons.acting:
-        raise ArgumentError(
-            f"the robot has {len(robot.tendons.names)} tendons with properties, expected none"
-        )
     return robot.scene
 
 

@@ -1,0 +1,316 @@
+"""Tasks of any MJCF file: their physics, readings, rewards, derivatives and errors."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+from jaxrbd import contact, envs, io, learning, sensors, spatial
+from jaxrbd.errors import ArgumentError
+from support.muscle_arm import ARM
+from support.zoo import close, slope
+
+pytest.importorskip("mujoco")
+
+# A hopper with a spring, a tendon with a limit, a muscle, an integrator, a closed loop and sensors.
+HOPPER = """
+<mujoco>
+  <compiler autolimits="true"/>
+  <worldbody>
+    <geom name="floor" type="plane" size="5 5 1"/>
+    <body name="trunk" pos="0 0 0.5"><freejoint/>
+      <geom type="box" size="0.1 0.1 0.1" mass="4" contype="0" conaffinity="0"/>
+      <site name="imu" pos="0.02 0 0.1"/>
+      <body name="leg">
+        <joint name="hip" axis="0 1 0" range="-1 1" stiffness="8" armature="0.02"/>
+        <geom type="capsule" size="0.02" fromto="0 0 0 0 0 -0.2" mass="0.4" contype="0"
+          conaffinity="0"/>
+        <body name="shin" pos="0 0 -0.2">
+          <joint name="knee" type="slide" axis="0 0 -1" range="-0.1 0.1" armature="0.02"/>
+          <geom type="sphere" size="0.03" pos="0 0 -0.2" mass="0.2"/>
+          <site name="foot" pos="0 0 -0.19"/>
+        </body>
+      </body>
+      <body name="arm" pos="0 0.2 0">
+        <joint name="arm" axis="0 1 0" damping="0.1"/>
+        <geom type="capsule" size="0.02" fromto="0 0 0 0 0 -0.1" mass="0.2" contype="0"
+          conaffinity="0"/>
+      </body>
+    </body>
+  </worldbody>
+  <equality><joint joint1="arm" joint2="hip"/></equality>
+  <tendon>
+    <fixed name="sum" stiffness="5"><joint joint="hip" coef="1"/><joint joint="knee" coef="0.2"/>
+    </fixed>
+  </tendon>
+  <actuator>
+    <position name="knee" joint="knee" kp="900" kv="30" ctrlrange="0 0.08"/>
+    <muscle name="sum" tendon="sum" lengthrange="-1 1" force="20"/>
+    <motor name="hip" joint="hip" gear="3"/>
+  </actuator>
+  <sensor>
+    <gyro name="gyro" site="imu" noise="0.1"/>
+    <accelerometer name="accelerometer" site="imu"/>
+    <force name="foot" site="foot"/>
+    <framepos name="place" objtype="body" objname="trunk"/>
+    <touch name="pressure" site="foot"/>
+  </sensor>
+  <keyframe><key name="crouch" qpos="0 0 0.43 1 0 0 0 0.1 0.02 0.1" act="0.3"/></keyframe>
+</mujoco>
+"""
+
+
+def height(params, before, action, after):
+    return envs.tolerance(after.readings["place"][2], 0.5, 0.6, 0.2)
+
+
+REWARDS = {"alive": 1.0, "action_rate": 0.01, "posture": 0.1, "height": (2.0, height)}
+
+
+def fallen(params, physics):
+    return physics.q[2] < 0.3
+
+
+@pytest.fixture(scope="module")
+def env():
+    return envs.MjcfTask(
+        HOPPER,
+        REWARDS,
+        observations=("gyro", "q", "foot", "activation", "touch", "action"),
+        sensors=("place", "accelerometer"),
+        fails=fallen,
+        keyframe="crouch",
+        start=(0.01, 0.05),
+        control_range={"hip": (-1, 2)},
+        substeps=2,
+        time_step=0.008,
+    )
+
+
+@pytest.fixture(scope="module")
+def params(env):
+    return env.default_params()
+
+
+@pytest.fixture(scope="module")
+def advance(env):
+    return jax.jit(env.step)
+
+
+@pytest.fixture(scope="module")
+def start(env, params):
+    return jax.jit(env.reset)(params, jax.random.key(0))
+
+
+def test_sizes_and_the_start(env, params, start):
+    assert env.action_size == 3
+    assert hash(env) == hash(dataclasses.replace(env))
+    robot = io.load_mjcf(HOPPER)
+    key, physics = robot.keyframes["crouch"], start.physics
+    width = np.abs(physics.q - key.q)
+    assert np.all(width[:7] == 0)
+    assert np.all((width[7:] > 0) & (width[7:] < 0.01))
+    assert np.all((physics.v != 0) & (np.abs(physics.v) < 0.05))
+    close(physics.activation, key.activation)
+    contacts = robot.scene.size
+    assert start.observation.shape == (3 + 10 + 3 + 3 + contacts + 3,)
+    close(params.control_center, [0.04, 0.5, 0.5])
+    close(params.control_scale, [0.04, 0.5, 1.5])
+    narrow = dataclasses.replace(env, control_range={"hip": (-1, 2), "knee": (0.01, 0.03)})
+    close(narrow.default_params().control_center, [0.02, 0.5, 0.5])
+
+
+def test_a_step_is_the_physics_of_the_file(env, params, start, advance):
+    """The same motion from the parts of the file, and the readings of its end."""
+    robot = io.load_mjcf(HOPPER)
+    model = robot.model.with_dissipation()
+    action = jnp.array([0.3, -0.2, 0.4])
+    control = params.control_center + params.control_scale * action
+
+    @jax.jit
+    def step(q, v, activation):  # of 4 ms
+        activation, filtered = robot.filter.push(activation, control, 0.004)
+        servo, tau = contact.servo_of_actuators(robot.actuators, model, q, filtered, v)
+        found = contact.contact_step(
+            model,
+            robot.scene,
+            q,
+            v,
+            tau + robot.passive(model, q, v),
+            0.004,
+            servo=servo,
+            constraints=robot.constraints,
+            tendons=robot.tendons,
+        )
+        a = (found.v - v) / 0.004
+        pressure = sensors.touch(model, robot.scene, q, found, 0.004).normal_force
+        f_ext = contact.step_wrenches(model, robot.scene, q, found, 0.004)
+        named = robot.sensors.chosen(["gyro", "accelerometer", "foot"])
+        readings = named(model, found.q, found.v, a, f_ext)
+        # The wrenches of the impulse at the contact point, and of f_ext, about the world's origin.
+        p, f = (
+            contact.contact_points(model, robot.scene, q, v).position[0],
+            found.impulse[0] / 0.004,
+        )
+        X_WB = rbd.forward_kinematics(model, q).X_WB
+        on_bodies = jnp.sum(spatial.transform_force(X_WB, f_ext), axis=0)
+        on_foot = jnp.concatenate([f, jnp.cross(p, f)])
+        return found.q, found.v, activation, pressure, named.by_name(readings), on_bodies, on_foot
+
+    physics = start.physics
+    q, v, activation = physics.q, physics.v, physics.activation
+    for _ in range(2):
+        q, v, activation, pressure, readings, on_bodies, on_foot = step(q, v, activation)
+    after = advance(params, start, action)
+    close(after.physics.q, q, 1e-12, "q")
+    close(after.physics.v, v, 1e-10, "v")
+    close(after.physics.activation, activation)
+    assert np.sum(pressure) > 10
+    close(on_bodies, on_foot, 1e-12, "wrenches of contacts")
+    for name, reading in (readings | {"touch": pressure}).items():
+        close(after.physics.readings[name], reading, 1e-8, name)
+    assert np.max(np.abs(readings["foot"])) > 10
+    terms = after.reward_terms
+    weight = 2 * envs.tolerance(q[2], 0.5, 0.6, 0.2)
+    close(terms["height"], weight)
+    close(terms["action_rate"], -0.01 * np.sum(action**2))
+    assert terms["alive"] == 1
+
+
+def test_a_second_step(env, params, start, advance):
+    first = advance(params, start, jnp.array([0.1, 0.2, 0.3]))
+    second = advance(params, first, jnp.array([0.4, 0.2, 0.1]))
+    close(second.physics.time, 0.016)
+    close(second.physics.action, [0.4, 0.2, 0.1])
+    close(second.physics.last_action, [0.1, 0.2, 0.3])
+    close(second.reward_terms["action_rate"], -0.01 * 0.13)
+
+
+def test_an_observation_has_the_noise_of_the_file(env, params, start):
+    keys = jax.random.split(jax.random.key(3), 2000)
+    observed = jax.vmap(env.observe, (None, None, 0))(params, start.physics, keys)
+    spread = np.std(observed, axis=0)
+    close(spread[:3], [0.1] * 3, 0.01)
+    assert np.all(spread[3:] < 1e-12)
+    close(np.mean(observed, axis=0)[3:13], start.physics.q)
+
+
+def test_an_episode_fails(env, params, start, advance):
+    lying = start.physics._replace(q=start.physics.q.at[2].set(0.2))
+    after = advance(params, start._replace(physics=lying), jnp.zeros(3))
+    assert after.terminated
+    assert not advance(params, start, jnp.zeros(3)).terminated
+
+
+@pytest.mark.slow
+def test_a_step_has_derivatives(env, params, start, advance):
+    """Of the reward and of the readings with respect to the action, against differences."""
+
+    def along(t):
+        after = advance(params, start, jnp.array([0.1, 0.2, -0.3]) + t * jnp.array([1, -0.5, 0.7]))
+        return jnp.append(after.reward, jnp.concatenate([*after.physics.readings.values()]))
+
+    derivative = jax.jvp(along, (0.0,), (1.0,))[1]
+    assert np.min(np.abs(derivative[:1])) > 1e-6
+    close(derivative, slope(along, 1e-5), 1e-6)
+
+
+def test_explicit_forces(env, params, start):
+    explicit = dataclasses.replace(env, implicit=False, observations=("v",), sensors=("place",))
+    few = explicit.default_params()
+    after = jax.jit(explicit.step)(few, start._replace(physics=small(start)), jnp.zeros(3))
+    assert after.observation.shape == (9,)
+    assert np.all(np.isfinite(after.observation))
+
+
+def small(state):
+    """The physics with the readings of the explicit task."""
+    return state.physics._replace(readings={"place": state.physics.readings["place"]})
+
+
+def test_a_tolerance_decreases_outside_of_its_bounds():
+    x = jnp.array([0.0, 1.0, 1.5, 2.0, 2.5, 3.0])
+    expected = [0.1, 1, 1, 1, 0.1**0.25, 0.1]
+    close(envs.tolerance(x, 1.0, 2.0, 1.0), expected)
+    assert np.all(np.isfinite(jax.vmap(jax.grad(lambda x: envs.tolerance(x, 1, 2, 1)))(x)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rewards": {"speed": 1.0}}, "no reward term 'speed'; expected one of alive, action"),
+        ({"rewards": {"alive": np.nan}}, "the weight of 'alive' is nan, expected a finite number"),
+        ({"rewards": {"a": (1.0, "b")}}, "the reward term 'a' is 'b', expected a function"),
+        ({"rewards": ["alive"]}, "rewards is .*, expected a mapping"),
+        ({"observations": "q"}, "observations is 'q', expected a sequence of names"),
+        ({"observations": ["qpos"]}, "'qpos' in observations is unknown, expected one of q, v, "),
+        ({"sensors": ["q"]}, "'q' in sensors is unknown, expected one of touch, or a sensor"),
+        ({"sensors": ["pressure"]}, "sensor 'pressure' was left out: .* the kind 'touch'"),
+        ({"keyframe": "stand"}, "keyframe is 'stand', expected one of crouch"),
+        ({"control_range": {}}, "actuator 'hip' has no control range"),
+        ({"control_range": {"toe": (0, 1)}}, "control_range has the actuator 'toe', expected one"),
+        ({"control_range": {"hip": (1, 0)}}, r"control_range of 'hip' is \(1, 0\), expected two"),
+        ({"substeps": 0}, "time_step is 0.008 and substeps is 0, expected more than 0"),
+    ],
+)
+def test_wrong_settings_are_named(env, settings, message):
+    with pytest.raises(ArgumentError, match=message):
+        dataclasses.replace(env, **settings)
+
+
+def test_a_robot_without_actuators_is_refused():
+    robot = "<mujoco><worldbody><body><joint/><geom size='1'/></body></worldbody></mujoco>"
+    with pytest.raises(ArgumentError, match="the robot has no actuators, expected at least one"):
+        envs.MjcfTask(robot, {"alive": 1.0})
+
+
+TARGET = np.array([0.2, 0.0, 0.4])
+
+
+def to_target(params, before, action, after):
+    return -jnp.linalg.norm(after.readings["hand"] - jnp.asarray(TARGET, action.dtype))
+
+
+def at_target(params, before, action, after):
+    error = after.readings["hand"] - jnp.asarray(TARGET, action.dtype)
+    return envs.tolerance(jnp.sum(error**2), 0.0, 0.0, 0.006)
+
+
+@pytest.mark.slow
+def test_an_arm_with_six_muscles_learns_to_reach_a_target():
+    """By SHAC in single precision, through muscles, tendons and their wrapping."""
+    rewards = {
+        "distance": (1.0, to_target),
+        "near": (1.0, at_target),
+        "velocity": 0.002,
+        "action": 0.01,
+    }
+    env = envs.MjcfTask(
+        ARM,
+        rewards,
+        observations=("q", "v", "activation", "hand", "speed"),
+        keyframe="hanging",
+        start=(0.1, 0.1),
+        episode_steps=100,
+    )
+    with jax.enable_x64(False):
+        algorithm = learning.Shac(batch=32, horizon=16, updates=80, last_noise=0.0)
+        training = learning.Training(algorithm, env, seed=0)
+        for _ in training.run():
+            pass
+        policy, params = training.policy(), training.params
+
+        @jax.jit
+        @jax.vmap
+        def last_distance(key):
+            def step(state, _):
+                return env.step(params, state, policy(state.observation)), None
+
+            state = jax.lax.scan(step, env.reset(params, key), length=100)[0]
+            return jnp.linalg.norm(state.physics.readings["hand"] - TARGET.astype(np.float32))
+
+        distances = last_distance(jax.random.split(jax.random.key(1), 64))
+    assert np.max(distances) < 0.03
