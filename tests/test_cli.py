@@ -497,14 +497,31 @@ def test_parts_of_mjcf_files_that_are_left_out_are_counted(tmp_path, capsys):
     path, saved = tmp_path / "swing.xml", tmp_path / "swing.jaxrbd"
     path.write_text(WITH_PARTS)
     assert cli.main(["convert", str(path), str(saved)]) == 0
-    warning = (
-        f"jaxrbd: warning: {path}: left out: 2 actuators, 4 contact points, 2 pairs of shapes, "
-        "1 spring, 1 constraint, 1 keyframe\n"
-    )
+    other = "4 contact points, 2 pairs of shapes, 1 constraint, 1 keyframe\n"
     printed = capsys.readouterr()
-    assert (printed.out, printed.err) == (f"ok: {saved}\n", warning)
+    warning = f"jaxrbd: warning: {path}: left out: "
+    assert (printed.out, printed.err) == (f"ok: {saved}\n", warning + other)
+    parts = jaxrbd.io.load_parts(saved)
+    assert len(parts["actuators"].names) == 2
+    assert len(parts["passive"].springs.joints) == 1
     assert cli.main(["info", str(path)]) == 0
-    assert capsys.readouterr().err == warning
+    assert capsys.readouterr().err == f"{warning}2 actuators, 1 spring, {other}"
+    # A model file that comes from a model file keeps the parts.
+    again = tmp_path / "again.jaxrbd"
+    assert cli.main(["convert", str(saved), str(again)]) == 0
+    assert [*jaxrbd.io.load_parts(again)] == [*parts]
+
+
+def test_tendons_are_no_part_of_a_urdf_file(tmp_path, capsys):
+    path, out = tmp_path / "swing.xml", tmp_path / "swing.urdf"
+    tendon = '<tendon><fixed name="cord"><joint joint="a" coef="1"/></fixed></tendon></mujoco>'
+    body = '<body><joint name="a" range="-1 1"/><geom size="1"/></body>'
+    path.write_text(f"<mujoco><worldbody>{body}</worldbody>{tendon}")
+    assert cli.main(["convert", str(path), str(out), "--unlimited", "9"]) == 1
+    assert "a URDF file cannot hold the tendons 'cord': write a .jaxrbd" in capsys.readouterr().err
+    assert not out.exists()
+    assert cli.main(["convert", str(path), str(out), "--unlimited", "9", "--no-tendons"]) == 0
+    assert "left out: 1 tendon\n" in capsys.readouterr().err
 
 
 def test_a_bad_file_is_a_message(tmp_path, capsys):

@@ -318,7 +318,7 @@ def refused(data: bytes, message: str, tmp_path) -> None:
         (b"jaxrbd " + b"x" * 10**5, "its first line is truncated or altered"),
         (b"jaxrbd model 0 2 00\n{}", "version 0 of the format: the first version is 1"),
         (b"jaxrbd program 1 2 00\n{}", "it holds a 'program', expected a 'model'"),
-        (b"jaxrbd model 5 2 00\n{}", "version 5 .* needs a newer jaxrbd: this one reads 4"),
+        (b"jaxrbd model 6 2 00\n{}", "version 6 .* needs a newer jaxrbd: this one reads 5"),
     ],
 )
 def test_a_foreign_file(data, message, tmp_path):
@@ -350,7 +350,7 @@ def sealed(header, body) -> bytes:
     """A file with any content and a correct checksum."""
     content = json.dumps(header).encode() + b"\n" + body
     digest = hashlib.sha256(content).hexdigest()
-    return f"jaxrbd model 1 {len(content)} {digest}\n".encode() + content
+    return f"jaxrbd model 5 {len(content)} {digest}\n".encode() + content
 
 
 @pytest.fixture
@@ -417,7 +417,7 @@ def test_a_header_that_is_none(contents, tmp_path):
     for data in (b"[1", b"\xff", b"[" * 10**5):
         content = data + b"\n"
         digest = hashlib.sha256(content).hexdigest()
-        seal = f"jaxrbd model 1 {len(content)} {digest}\n".encode()
+        seal = f"jaxrbd model 5 {len(content)} {digest}\n".encode()
         refused(seal + content, "its header is not JSON", tmp_path)
     refused(sealed([header], body), "its header is not an object", tmp_path)
     refused(sealed(header, body[:-8]), "its arrays are .* bytes, but", tmp_path)

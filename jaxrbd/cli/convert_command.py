@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import argparse
 import os
+from typing import Any
 
 import jax
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, listed
 from ..io.model_file import save_model
 from ..io.urdf_writer import save_urdf
+from ..tendons import RotationAngle
+from ..tendons.paths import Tendon
 from . import parsing
-from .loading import MODEL_ENDING, find_file, load
+from .loading import (
+    MODEL_ENDING,
+    counts_of_parts,
+    find_file,
+    load_with_parts,
+    warn_of_parts,
+)
 
 
 def add_parser(commands) -> None:
@@ -21,7 +30,8 @@ def add_parser(commands) -> None:
         help="write a robot as a URDF file or as a model file of jaxrbd",
         description=(
             "Write a robot in another format: as a URDF file if OUT ends in .urdf, and as a model "
-            "file of jaxrbd, which load_model reads, if OUT ends in .jaxrbd."
+            "file of jaxrbd, which load_model and load_parts read, if OUT ends in .jaxrbd. A URDF "
+            "file holds no tendons: they are an error, unless --no-tendons leaves them out."
         ),
         epilog="example: jaxrbd convert robot.xml robot.urdf --unlimited 1000",
     )
@@ -36,6 +46,7 @@ def add_parser(commands) -> None:
     )
     add("--reorder", action="store_true", help="accept another order of joints in the URDF file")
     add("--no-geometry", action="store_true", help="write no shapes to the URDF file")
+    add("--no-tendons", action="store_true", help="leave out the tendons in a URDF file")
     parsing.add_no_cache(command)
     command.set_defaults(run=run)
 
@@ -50,12 +61,20 @@ def run(options: argparse.Namespace) -> int:
         )
     if os.path.exists(options.out) and os.path.samefile(find_file(options.robot), options.out):
         raise ArgumentError(f"OUT is {options.out!r}, which is the file of the robot")
-    model = load(options.robot, options.free_flyer)
+    loaded = load_with_parts(options.robot, options.free_flyer)
     if ending == MODEL_ENDING:
-        save_model(model, options.out)
+        warn_of_parts(options.robot, loaded.left_out)
+        save_model(loaded.model, options.out, loaded.parts)
     else:
+        names = [repr(x.name) for x in _tendons(loaded.parts)]
+        if names and not options.no_tendons:
+            raise ArgumentError(
+                f"a URDF file cannot hold the tendons {listed(names, 40)}: write a .jaxrbd file, "
+                "or leave them out with --no-tendons"
+            )
+        warn_of_parts(options.robot, counts_of_parts(loaded.parts) | loaded.left_out)
         save_urdf(
-            model,
+            loaded.model,
             options.out,
             unlimited=options.unlimited,
             reorder=options.reorder,
@@ -63,3 +82,9 @@ def run(options: argparse.Namespace) -> int:
         )
     print(f"ok: {options.out}")
     return 0
+
+
+def _tendons(parts: dict[str, Any]) -> tuple[Tendon, ...]:
+    """The tendons in the parts of a robot."""
+    found = parts.get("tendons")
+    return tuple(x for x in found.tendons if not isinstance(x, RotationAngle)) if found else ()

@@ -6,11 +6,12 @@ import argparse
 import os
 import sys
 import warnings
+from typing import Any, NamedTuple
 
 import jax
 
 from ..errors import ArgumentError, ContactWarning, InertiaWarning, LimitWarning
-from ..io.model_file import load_model
+from ..io.model_file import load_model, load_parts
 from ..io.mujoco import Imported, is_mjcf, load_mjcf
 from ..io.urdf import load_urdf
 from ..model import Model
@@ -21,37 +22,67 @@ from ..tendons import RotationAngle
 MODEL_ENDING = ".jaxrbd"  # the ending of the names of model files
 
 
+# The parts of an MJCF file that a model file can hold.
+_SAVED = ("actuators", "filter", "passive", "tendons", "sensors")
+
+
+class Loaded(NamedTuple):
+    """A robot: its model, the other parts that a model file can hold, and what is not in both.
+
+    - `parts`: the parts by name, as `load_parts`;
+    - `left_out`: the counts of the other parts of an MJCF file, by their nouns.
+    """
+
+    model: Model
+    parts: dict[str, Any]
+    left_out: dict[str, int]
+
+
 def load(robot: str, free_flyer: bool) -> Model:
     """The model of a bundled robot or of a file; warnings go to standard error."""
+    loaded = load_with_parts(robot, free_flyer)
+    warn_of_parts(robot, counts_of_parts(loaded.parts) | loaded.left_out)
+    return loaded.model
+
+
+def warn_of_parts(robot: str, counts: dict[str, int]) -> None:
+    """Write a warning about parts of a robot that are left out, if there are any."""
+    words = [f"{n} {_plural(what, n)}" for what, n in counts.items() if n]
+    if words:
+        path = find_file(robot)
+        print(f"jaxrbd: warning: {path}: left out: {', '.join(words)}", file=sys.stderr)
+
+
+def load_with_parts(robot: str, free_flyer: bool) -> Loaded:
+    """A bundled robot or the robot of a file; warnings go to standard error."""
     path = find_file(robot)
     if path.endswith(MODEL_ENDING):
         if free_flyer:
             raise ArgumentError(
                 f"{path}: --free-flyer is for URDF files; a model file has its joints"
             )
-        return load_model_file(path)
+        return Loaded(load_model_file(path), load_parts(path), {})
     mjcf = is_mjcf(path)
     if mjcf and free_flyer:
         raise ArgumentError(f"{path}: --free-flyer is for URDF files; an MJCF file has its joints")
     omitted: tuple[str, ...] = ()
-    left_out = ""
     with warnings.catch_warnings(record=True) as caught:
         for category in (InertiaWarning, ContactWarning, LimitWarning):
             warnings.simplefilter("always", category)
         if robot in robot_names() and not free_flyer:
-            model = load_robot(robot)
+            loaded = Loaded(load_robot(robot), {}, {})
         elif mjcf:
             found = load_mjcf(path, strict=False)
-            model, omitted, left_out = found.model, found.omitted, _left_out(found)
+            parts = {name: getattr(found, name) for name in _SAVED}
+            loaded, omitted = Loaded(found.model, parts, _left_out(found)), found.omitted
         else:
-            model = load_urdf(path, root_joint="free_flyer" if free_flyer else None)
+            root_joint = "free_flyer" if free_flyer else None
+            loaded = Loaded(load_urdf(path, root_joint=root_joint), {}, {})
     for warning in caught:
         print(f"jaxrbd: warning: {warning.message}", file=sys.stderr)
     for feature in omitted:
         print(f"jaxrbd: warning: {path}: no counterpart for {feature}", file=sys.stderr)
-    if left_out:
-        print(f"jaxrbd: warning: {path}: left out: {left_out}", file=sys.stderr)
-    return model
+    return loaded
 
 
 def load_in_precision(options: argparse.Namespace) -> Model:
@@ -85,28 +116,36 @@ def _not_found(robot: str) -> str:
     return f"no file and no bundled robot {robot!r}; bundled: {', '.join(robot_names())}{hint}"
 
 
-def _left_out(found: Imported) -> str:
-    """The parts of an MJCF file that are not in its `Model`, with their counts."""
-    scene, passive = found.scene, found.passive
+def counts_of_parts(parts: dict[str, Any]) -> dict[str, int]:
+    """The number of elements of the parts of an MJCF file, by their nouns."""
+    if not {*_SAVED} <= parts.keys():  # a file of `save_model` may have other parts
+        return {"part": len(parts)}
+    passive, tendons = parts["passive"], parts["tendons"]
     springs, compensation = passive.springs, passive.gravity_compensation
     fluid, damping = passive.fluid, passive.damping
     shapes = () if fluid is None else (fluid.boxes, fluid.ellipsoids)
-    rotations = sum(isinstance(tendon, RotationAngle) for tendon in found.tendons.tendons)
-    counts = {
-        "actuator": len(found.actuators.joints),
-        "contact point": 0 if scene is None else len(scene.frames),
-        "pair of shapes": len(found.pairs),
+    rotations = sum(isinstance(tendon, RotationAngle) for tendon in tendons.tendons)
+    return {
+        "actuator": len(parts["actuators"].joints),
         "spring": 0 if springs is None else len(springs.joints) + len(springs.balls),
         "compensation of gravity": 0 if compensation is None else len(compensation.frames),
         "joint of nonlinear damping": 0 if damping is None else len(damping.joints),
         "shape of the fluid forces": sum(len(x.frames) for x in shapes if x is not None),
-        "tendon": len(found.tendons.names) - rotations,
+        "tendon": len(tendons.names) - rotations,
         "limit of the rotation of a ball": rotations,
+        "sensor": len(parts["sensors"].names),
+    }
+
+
+def _left_out(found: Imported) -> dict[str, int]:
+    """The number of elements of an MJCF file that no model file holds, by their nouns."""
+    return {
+        "contact point": 0 if found.scene is None else len(found.scene.frames),
+        "pair of shapes": len(found.pairs),
         "constraint": len(found.constraints) + len(found.inactive_constraints),
         "keyframe": len(found.keyframes),
+        "sensor of another kind": len(found.sensors.left_out),
     }
-    words = (f"{n} {_plural(what, n)}" for what, n in counts.items() if n)
-    return ", ".join(words)
 
 
 def _plural(noun: str, count: int) -> str:

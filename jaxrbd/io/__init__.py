@@ -5,7 +5,7 @@ The module `jaxrbd.io.pinocchio` converts models of Pinocchio.
 
 from . import pinocchio as pinocchio
 from .meshes import read_meshes
-from .model_file import load_model, save_model
+from .model_file import load_model, load_parts, save_model
 from .mujoco import from_mujoco, load_mjcf
 from .packages import find_package_file
 from .program import export_batched, load_program, save_program
@@ -33,6 +33,7 @@ __all__ = [
     "load_mjcf",
     "find_package_file",
     "load_model",
+    "load_parts",
     "load_program",
     "load_srdf",
     "load_urdf",

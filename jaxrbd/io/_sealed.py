@@ -6,8 +6,9 @@ Format: two lines of ASCII, then the body. The second line is the header, which 
     {"name": "arm7", ...}               the header, JSON
     ...                                 the body
 
-The checksum detects damage. It does not detect a forged file, so readers check every entry of the
-header before they use it.
+The entry "version" of the header is the version of the first line, which the checksum does not
+contain. The checksum detects damage. It does not detect a forged file, so readers check every entry
+of the header before they use it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def write_sealed(
     path: str | os.PathLike[str], kind: str, version: int, header: dict[str, Any], body: bytes
 ) -> None:
     """Write a file of this kind. If writing fails, the previous file is unchanged."""
-    content = json.dumps(header).encode("ascii") + b"\n" + body
+    content = json.dumps({"version": version, **header}).encode("ascii") + b"\n" + body
     digest = hashlib.sha256(content).hexdigest()
     replace_file(
         path, f"jaxrbd {kind} {version} {len(content)} {digest}\n".encode("ascii") + content
@@ -89,6 +90,9 @@ def read_sealed(
         raise refuse(f"its header is not JSON: {error}") from error
     if not isinstance(header, dict):
         raise refuse("its header is not an object")
+    # Files from before version 5 of model files do not have this entry.
+    if header.pop("version", int(file_version)) != int(file_version):
+        raise refuse("altered: the version of its first line is not that of its header")
     return header, body
 
 

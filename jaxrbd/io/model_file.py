@@ -1,4 +1,4 @@
-"""Save a `Model` to one file, and load it.
+"""Save a `Model` and other parts of a robot to one file, and load them.
 
 The file has a line with a checksum, a line of JSON with the structure, and the arrays, one after
 another, in little-endian order; the page "Model files" of the documentation has the format.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -26,9 +27,10 @@ from ..model.model import joint_kinds
 from ..spatial import Pose
 from ..topology import Topology
 from ._geometry_records import check_record as check_geometry, geometry_records, link_geometry
+from ._part_records import DTYPES, part_of, part_record
 from ._sealed import read_sealed, write_sealed
 
-VERSION = 4
+VERSION = 5
 
 # The joint kinds that a file can name, and the shapes of their parameters.
 _KINDS: dict[str, type[Joint]] = {
@@ -47,16 +49,26 @@ _HEADER = {
     "frames": list,
     "geometry": list,
     "arrays": list,
+    "parts": dict,
+    "part_arrays": list,
 }
 _JOINT = {"name": str, "kind": str, "parent": int, "body": str, "leader": int}
 _FRAME = {"name": str, "body": int}
 _ARRAY = {"name": str, "shape": list}
+_PART_ARRAY = {"dtype": str, "shape": list}
 _DTYPES = ("float32", "float64")
 _MOST_AXES = 64  # of a NumPy array
 
 
-def save_model(model: Model, path: str | os.PathLike[str]) -> None:
+def save_model(
+    model: Model, path: str | os.PathLike[str], parts: Mapping[str, Any] | None = None
+) -> None:
     """Save a robot to a file, which `load_model` reads.
+
+    - `parts`: other parts of the robot by name, which `load_parts` reads (default: none), such as
+      `{"actuators": actuators, "tendons": tendons}`. A part is an object of `jaxrbd.tendons`,
+      `jaxrbd.passive`, or `jaxrbd.actuators`, a `sensors.RobotSensors` or `Noise`, an array, a
+      number, a text, or a tuple of these.
 
     The file holds every array exactly, in its dtype (float32 or float64), and all structure. The
     model may be a batch of models from `jax.vmap` or from stacking, whose arrays have leading axes.
@@ -66,8 +78,8 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     A file cannot hold functions. For a `joints.Custom`, a `Follow` or a joint kind outside of
     `jaxrbd.joints`, this function therefore raises ArgumentError, which names the joint. Keep the
     Python code that builds such a robot, or export its algorithms with `export_batched`. Raises
-    ArgumentError also if the arrays differ in dtype or do not have the shapes of a `Model`, and
-    OSError if the file cannot be written.
+    ArgumentError also for another part, which it names, and if the arrays differ in dtype or do not
+    have the shapes of a `Model`. Raises OSError if the file cannot be written.
     """
     header = _header(arguments.robot(model))
     expected = _skeleton(header)
@@ -80,7 +92,14 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     header["arrays"] = [{"name": name, "shape": [*x.shape]} for name, x in arrays.items()]
     if wrong := _shape_fault(expected, {name: x.shape for name, x in arrays.items()}):
         raise ArgumentError(wrong)
-    little = [x.astype(x.dtype.newbyteorder("<")).tobytes() for x in arrays.values()]
+    part_arrays: list[np.ndarray] = []
+    header["parts"] = {
+        name: part_record(part, f"parts[{name!r}]", part_arrays)
+        for name, part in (parts or {}).items()
+    }
+    header["part_arrays"] = [{"dtype": x.dtype.name, "shape": [*x.shape]} for x in part_arrays]
+    all_arrays = [*arrays.values(), *part_arrays]
+    little = [x.astype(x.dtype.newbyteorder("<")).tobytes() for x in all_arrays]
     write_sealed(path, "model", VERSION, header, b"".join(little))
 
 
@@ -96,10 +115,8 @@ def load_model(path: str | os.PathLike[str], *, dtype: DTypeLike | None = None) 
     contradicts itself. Raises ArgumentError for float64 if double precision is off in JAX
     (`jax_enable_x64`).
     """
-    header, body = read_sealed(path, "model", VERSION)
-    header.setdefault("geometry", [])  # version 1 of the format has no geometry
     try:
-        _check(header)
+        header, body = _read(path)
         body = _with_fixed_inertia(header, body)
         expected = _skeleton(header)
         shapes = {array["name"]: tuple(array["shape"]) for array in header["arrays"]}
@@ -107,10 +124,6 @@ def load_model(path: str | os.PathLike[str], *, dtype: DTypeLike | None = None) 
             raise ModelError(wrong)
         sizes = [math.prod(shape) for shape in shapes.values()]
         saved = np.dtype(header["dtype"]).newbyteorder("<")
-        if sum(sizes) * saved.itemsize != len(body):
-            raise ModelError(
-                f"its arrays are {len(body)} bytes, but their shapes need another size"
-            )
     except ModelError as error:
         raise SavedFileError(str(error), file=os.fspath(path)) from error
     wanted = np.dtype(header["dtype"] if dtype is None else dtype)
@@ -121,11 +134,59 @@ def load_model(path: str | os.PathLike[str], *, dtype: DTypeLike | None = None) 
             f"{os.fspath(path)}: the robot is in double precision, which is off in JAX: "
             'call jax.config.update("jax_enable_x64", True) first, or pass dtype="float32"'
         )
-    parts = np.split(np.frombuffer(body, saved), np.cumsum(sizes)[:-1])
+    numbers = np.frombuffer(body, saved, count=sum(sizes))
+    parts = np.split(numbers, np.cumsum(sizes)[:-1])
     leaves = [
         jnp.array(x.reshape(shape).astype(wanted)) for x, shape in zip(parts, shapes.values())
     ]
     return jax.tree.unflatten(jax.tree.structure(expected), leaves)
+
+
+def load_parts(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The parts of a robot besides its model, by name, from a file of `save_model`.
+
+    The parts have arrays of NumPy, so they fit a model in any precision. The result is empty for a
+    file without parts. The function opens only this file, and executes no code from it: it calls
+    the constructors of the classes of the parts.
+
+    Raises SavedFileError, which names the file and the part, as `load_model` does, and for a part
+    of an unknown kind or with values that its constructor refuses.
+    """
+    try:
+        header, body = _read(path)
+        start = len(body) - sum(map(_size, header["part_arrays"]))
+        arrays = []
+        for array in header["part_arrays"]:
+            saved, shape = np.dtype(array["dtype"]), tuple(array["shape"])
+            little = saved.newbyteorder("<")
+            values = np.frombuffer(body, little, count=math.prod(shape), offset=start)
+            arrays.append(values.reshape(shape).astype(saved))
+            start += _size(array)
+        return {
+            name: part_of(record, arrays, f"parts[{name!r}]")
+            for name, record in header["parts"].items()
+        }
+    except ModelError as error:
+        raise SavedFileError(str(error), file=os.fspath(path)) from error
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], bytes]:
+    """The checked header and the body of a model file. Raises ModelError for a wrong header."""
+    header, body = read_sealed(path, "model", VERSION)
+    # Version 1 of the format has no geometry; versions 1 to 4 have no parts.
+    for name, empty in (("geometry", []), ("parts", {}), ("part_arrays", [])):
+        header.setdefault(name, empty)
+    _check(header)
+    width = np.dtype(header["dtype"]).itemsize
+    needed = width * sum(math.prod(array["shape"]) for array in header["arrays"])
+    if needed + sum(map(_size, header["part_arrays"])) != len(body):
+        raise ModelError(f"its arrays are {len(body)} bytes, but their shapes need another size")
+    return header, body
+
+
+def _size(array: dict[str, Any]) -> int:
+    """The size in bytes of an array of a part."""
+    return np.dtype(array["dtype"]).itemsize * math.prod(array["shape"])
 
 
 def _with_fixed_inertia(header: dict[str, Any], body: bytes) -> bytes:
@@ -289,13 +350,17 @@ def _shape_fault(expected: Model, found: dict[str, tuple[int, ...]]) -> str | No
 def _check(header: dict[str, Any]) -> None:
     """Raise ModelError unless the header describes a model."""
     _check_record(header, _HEADER, "its header")
-    for key, fields in (("joints", _JOINT), ("frames", _FRAME), ("arrays", _ARRAY)):
+    records = {"joints": _JOINT, "frames": _FRAME, "arrays": _ARRAY, "part_arrays": _PART_ARRAY}
+    for key, fields in records.items():
         for i, record in enumerate(header[key]):
             _check_record(record, fields, f"entry {i} of its {key}")
     if header["dtype"] not in _DTYPES:
         raise ModelError(f"its arrays are {header['dtype']!r}, expected float32 or float64")
     joints, frames, arrays = header["joints"], header["frames"], header["arrays"]
-    for array in arrays:
+    for array in header["part_arrays"]:
+        if array["dtype"] not in DTYPES:
+            raise ModelError(f"an array of a part is {array['dtype']!r}")
+    for array in [{"name": "an array of a part", **x} for x in header["part_arrays"]] + arrays:
         if not all(type(n) is int and 0 <= n < 2**31 for n in array["shape"]):
             raise ModelError(f"{array['name']!r} has shape {array['shape']!r}")
         if len(array["shape"]) > _MOST_AXES:

@@ -83,7 +83,7 @@ class FrameSensor(Sensor):
     frame: str | None = eqx.field(static=True)
     X_FP: Pose
     reference: str | None = eqx.field(static=True)
-    X_RO: Pose
+    X_RO: Pose | None
     magnetic_field: Float[arguments.Parameter, "3"] | None
     widths: ClassVar[dict[str, int]] = {
         "position": 3,
@@ -128,7 +128,8 @@ class FrameSensor(Sensor):
                 "one for a magnetometer and None for other sensors"
             )
         self.frame, self.reference = (_frame(x, name) for x in (frame, reference))
-        self.X_FP, self.X_RO = _pose(X_FP, "X_FP"), _pose(X_RO, "X_RO")
+        self.X_FP = _pose(X_FP, "X_FP")
+        self.X_RO = None if X_RO is None else _pose(X_RO, "X_RO")
         self.magnetic_field = None
         if magnetic_field is not None:
             self.magnetic_field = parameters(magnetic_field, "magnetic_field", np.zeros(3))

@@ -42,6 +42,7 @@ from ..spatial import (
     Pose,
     apply_inertia,
     from_linear,
+    identity_pose,
     inertia_center_of_mass,
     inertial_force,
     inverse_compose,
@@ -320,7 +321,7 @@ class _Placed(NamedTuple):
 
 
 def _read_frames(state: _State, sensors: Sequence[Any], quantity: str) -> Array:
-    def placed(frames: list[str | None], X: list[Pose]) -> tuple[Places, Pose]:
+    def placed(frames: list[str | None], X: list[Pose | None]) -> tuple[Places, Pose]:
         return places_from_first_root(state.model, state.kinematics, frames, _stack(X, state.model))
 
     at, X_P = placed([x.frame for x in sensors], [x.X_FP for x in sensors])
@@ -546,5 +547,8 @@ def _wxyz(quaternions: Array) -> Array:
     return jnp.roll(quaternions, 1, axis=-1)
 
 
-def _stack(poses: Sequence[Pose], model: Model) -> Pose:
-    return jax.tree.map(lambda *x: jnp.stack([jnp.asarray(y, model.dtype) for y in x]), *poses)
+def _stack(poses: Sequence[Pose | None], model: Model) -> Pose:
+    """The poses (n,), with the identity for None."""
+    identity = identity_pose(model.dtype)
+    given = [identity if X is None else X for X in poses]
+    return jax.tree.map(lambda *x: jnp.stack([jnp.asarray(y, model.dtype) for y in x]), *given)

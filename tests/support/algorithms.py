@@ -75,6 +75,12 @@ def scalar(model, v):
     return lambda q: rbd.kinetic_energy(model, q, v)
 
 
+def step_of(f):
+    """A contact step of `SCENE`, whose impulses are the first external forces."""
+    nothing = [None] * 3
+    return contact.ContactStep(*nothing, f[:2, :3], f[:2, 3:], *nothing, None)
+
+
 def tasks(model, q):
     """A posture is the target, so the solution is unique."""
     return [ik.PostureTask(q, 1.0), ik.FrameTask.position("l2", [0.1, 0.2, 0.3]), *LOOP]
@@ -202,6 +208,7 @@ ALGORITHMS = {
     "contact_force": lambda m, q, v, u, f: contact.contact_force(m, SCENE, q, v),
     "inverse_inertias": lambda m, q, v, u, f: contact.inverse_inertias(m, SCENE),
     "contact_step": lambda m, q, v, u, f: contact.contact_step(m, SCENE, q, v, u, 0.01, f),
+    "step_wrenches": lambda m, q, v, u, f: contact.step_wrenches(m, SCENE, q, step_of(f), 0.01),
     "distance": lambda m, q, v, u, f: distance(m, q),
     "robot_distances": lambda m, q, v, u, f: collision.robot_distances(m, q, PAIRS),
     "robot_separations": lambda m, q, v, u, f: collision.robot_separations(m, q, PAIRS),
