@@ -188,18 +188,17 @@ def test_derivatives_of_moment_arms_and_of_all_parameters(states):
         return jnp.sum(weights * arms) + jnp.sum(cables(MODEL, moved, v[0]))
 
     @jax.jit
-    def along(q, t):
-        return total(q, t * v[1], values + t * direction)
-
-    @jax.jit
-    def both(q):
-        forward = jax.jvp(lambda t: along(q, t), (0.0,), (1.0,))[1]
+    def all_along(q, t):
+        """The value after a movement by t, and its two derivatives: the reverse mode at t = 0."""
+        value, forward = jax.jvp(
+            lambda t: total(q, t * v[1], values + t * direction), (t,), (jnp.ones_like(t),)
+        )
         by_dv, by_values = jax.grad(total, (1, 2))(q, jnp.zeros(MODEL.nv), values)
-        return forward, by_dv @ v[1] + by_values @ direction
+        return value, forward, by_dv @ v[1] + by_values @ direction
 
     for x in q[:3]:
-        forward, reverse = both(x)
-        difference = (along(x, 1e-6) - along(x, -1e-6)) / 2e-6
+        _, forward, reverse = all_along(x, 0.0)
+        difference = (all_along(x, 1e-6)[0] - all_along(x, -1e-6)[0]) / 2e-6
         np.testing.assert_allclose(forward, reverse, rtol=1e-10)
         np.testing.assert_allclose(forward, difference, rtol=1e-6)
 
