@@ -434,7 +434,8 @@ def test_a_distance_depends_on_the_relative_pose_and_scales_with_the_sizes(kinds
         np.testing.assert_allclose(other.distance, scale * found.distance, atol=1e-12 * scale)
 
 
-@FEW
+# Of these, hulls have the most branches that depend on the precision.
+@of_kinds([KINDS[1], *CLOSED], [*KINDS, *CLOSED])
 def test_distances_in_single_precision(kinds, rng):
     samples = [pairs(kinds, rng, spread=1.5, different=N)]
     if ConvexMesh in kinds:

@@ -164,13 +164,21 @@ def test_the_rates_and_the_forces_follow_from_the_moment_arms(states, results):
 def test_moment_arms_are_the_derivatives_of_the_lengths(states, results):
     *_, q, _ = states
     arms = np.asarray(results["moment arms"])
-    of_lengths = jax.jit(jax.vmap(rbd.jacobian(MODEL, lambda q: ROBOT.tendons.lengths(MODEL, q))))
-    np.testing.assert_allclose(of_lengths(q), arms, atol=1e-13)
-    steps = 1e-6 * np.eye(MODEL.nv)
-    moved = jax.vmap(jax.vmap(lambda q, dv: rbd.integrate(MODEL, q, dv), (None, 0)), (0, None))
-    lengths_of = jax.jit(lambda q: jax.vmap(jax.vmap(lambda q: ROBOT.tendons.lengths(MODEL, q)))(q))
-    change = np.asarray(lengths_of(moved(q, steps)) - lengths_of(moved(q, -steps))) / 2e-6
-    np.testing.assert_allclose(np.swapaxes(change, 1, 2), arms, atol=1e-8)
+    dv = jnp.asarray(np.random.default_rng(0).normal(size=(len(q), MODEL.nv)))
+
+    def lengths(q):
+        return ROBOT.tendons.lengths(MODEL, q)
+
+    @jax.jit
+    @jax.vmap
+    def lengths_and_jacobian(q, step):
+        moved = rbd.integrate(MODEL, q, step)
+        return lengths(moved), rbd.jacobian(MODEL, lengths)(moved)
+
+    np.testing.assert_allclose(lengths_and_jacobian(q, 0 * dv)[1], arms, atol=1e-13)
+    after, before = (lengths_and_jacobian(q, step * dv)[0] for step in (1e-6, -1e-6))
+    change = np.asarray(after - before) / 2e-6
+    np.testing.assert_allclose(change, np.einsum("nij,nj->ni", arms, dv), atol=1e-8)
 
 
 def test_derivatives_of_moment_arms_and_of_all_parameters(states):

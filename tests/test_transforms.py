@@ -275,18 +275,21 @@ def test_derivatives_in_all_arguments_and_numbers(name):
     spin = jnp.asarray(rng.normal(size=(model.nb, 3)))
 
     def number(t):
+        """The number, twice: `has_aux` returns it with its derivative."""
         moved = jax.tree.map(lambda x, dx: x + jnp.where(dx == 0, 0, t * dx), operands, direction)
         turned = spatial.compose(model.placement, se3.exp(t * jnp.pad(spin, ((0, 0), (3, 0)))))
         robot = eqx.tree_at(lambda m: m.placement.R, moved[0], turned.R)
         values = IN_ALL_OPERANDS[name](robot, *moved[1:])
         values = ravel_pytree(values)[0]
-        return jnp.sum(jnp.sin(jnp.arange(1.0, values.size + 1)) * values)
+        found = jnp.sum(jnp.sin(jnp.arange(1.0, values.size + 1)) * values)
+        return found, found
 
     @jax.jit
     def derivatives(t):
-        one = jnp.ones(())
-        reverse, second = jax.jvp(jax.grad(number), (t,), (one,))
-        return number(t), reverse, jax.jvp(number, (t,), (one,))[1], second
+        """The value, its derivative in both modes, and its second derivative."""
+        gradient = jax.grad(number, has_aux=True)
+        (reverse, value), (second, forward) = jax.jvp(gradient, (t,), (jnp.ones(()),))
+        return value, reverse, forward, second
 
     h = 1e-3
     a, b, here, c, d = (derivatives(k * h) for k in (-2.0, -1.0, 0.0, 1.0, 2.0))
