@@ -9,6 +9,7 @@ import mujoco
 import numpy as np
 import pytest
 from scipy.spatial import ConvexHull
+from scipy.spatial.transform import Rotation
 
 import jaxrbd as rbd
 from jaxrbd import collision, contact, io, so3
@@ -50,8 +51,7 @@ GEOMS = {
 
 
 def turned(rotation, p=(0.0, 0.0, 0.0)):
-    with jax.ensure_compile_time_eval():
-        return Pose(np.asarray(so3.exp(jnp.asarray(rotation, float))), np.array(p, float))
+    return Pose(Rotation.from_rotvec(rotation).as_matrix(), np.array(p, float))
 
 
 @functools.cache
