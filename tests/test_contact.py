@@ -682,14 +682,15 @@ def test_derivatives_at_touch_down_and_at_rest():
         found = contact.contact_force(POINT, soft, x[:3], x[3:]).f_ext[0, :3]
         return found, found
 
-    def reverse_and_force(x):
-        found = jax.jacrev(force_twice, has_aux=True)(x)
+    def reverse_twice(x):
+        found, _ = jax.jacrev(force_twice, has_aux=True)(x)
         return found, found
 
     @jax.jit
     def everything(x):
         """The force, its derivatives by forward and by reverse mode, and second derivatives."""
-        (second, forward), (reverse, force) = jax.jacfwd(reverse_and_force, has_aux=True)(x)
+        forward, force = jax.jacfwd(force_twice, has_aux=True)(x)
+        second, reverse = jax.jacfwd(reverse_twice, has_aux=True)(x)
         return force, forward, reverse, second
 
     def force(x):
