@@ -554,7 +554,7 @@ DEGENERATE = {
     "equal cylinders": (Cylinder(1.0, 2.0), Cylinder(1.0, 2.0), [0, 0, 0], -2.0),
     "cylinders end to end": (Cylinder(1.0, 2.0), Cylinder(0.5, 1.0), [0, 0, 3], 0.0),
     "cylinders side by side": (Cylinder(1.0, 2.0), Cylinder(0.5, 1.0), [2, 0, 0], 0.5),
-    "a disk": (Cylinder(1.0, 0.0), UNIT, [0, 0, 1.25], 0.25),
+    "a disk": (Cylinder(1.0, 0.0), Cylinder(0.5, 1.0), [0, 0, 1.25], 0.25),
     "equal balls": (Ellipsoid([1.0, 1.0, 1.0]), Ellipsoid([1.0, 1.0, 1.0]), [0, 0, 0], -2.0),
     "a flat ellipsoid": (Ellipsoid([1.0, 1.0, 0.0]), POINT, [0, 0, 0.5], 0.5),
     "an ellipsoid without size": (Ellipsoid([0.0, 0.0, 0.0]), UNIT, [0, 0, 2.0], 1.0),
