@@ -678,33 +678,49 @@ def test_derivatives_at_touch_down_and_at_rest():
     """Derivatives of the force on a point in its position and velocity: differences and limits."""
     soft = eqx.tree_at(lambda s: s.material, ON_PLANE, Material(2.0, 0.5, 0.6, 0.05))
 
-    @jax.jit
-    def force(x):
-        return contact.contact_force(POINT, soft, x[:3], x[3:]).f_ext[0, :3]
+    def force_twice(x):
+        found = contact.contact_force(POINT, soft, x[:3], x[3:]).f_ext[0, :3]
+        return found, found
 
-    derivatives = jax.jit(jax.jacfwd(force)), jax.jit(jax.jacrev(force))
-    second = jax.jit(jax.jacfwd(jax.jacrev(force)))
+    def reverse_twice(x):
+        found, _ = jax.jacrev(force_twice, has_aux=True)(x)
+        return found, found
+
+    @jax.jit
+    def everything(x):
+        """The force, its derivatives by forward and by reverse mode, and second derivatives."""
+        forward, force = jax.jacfwd(force_twice, has_aux=True)(x)
+        second, reverse = jax.jacfwd(reverse_twice, has_aux=True)(x)
+        return force, forward, reverse, second
+
+    def force(x):
+        return np.asarray(everything(x)[0])
+
     down, aside = jnp.array([0, 0, -0.3]), jnp.array([0.1, 0.2, 0])
     for v in (jnp.zeros(3), down, -down, aside, down + aside):
         # Touch-down: all derivatives are zero from both sides, and continuous.
         there = jnp.concatenate([jnp.zeros(3), v])
-        for derivative in derivatives:
-            close(derivative(there), jnp.zeros((3, 6)), 0.0, "touch-down")
-            for side in (1e-12, -1e-12):
-                near = derivative(there.at[2].set(side))
-                close(near, jnp.zeros((3, 6)), 1e-11, "near touch-down")
+        _, *derivatives, second = everything(there)
+        close(jnp.stack(derivatives), jnp.zeros((2, 3, 6)), 0.0, "touch-down")
+        for side in (1e-12, -1e-12):
+            _, *near, _ = everything(there.at[2].set(side))
+            close(jnp.stack(near), jnp.zeros((2, 3, 6)), 1e-11, "near touch-down")
         for h in (1e-7, -1e-7):
             close((force(there.at[2].set(h)) - force(there)) / h, jnp.zeros(3), 1e-6, "one side")
-        assert jnp.all(jnp.isfinite(second(there)))
+        assert jnp.all(jnp.isfinite(second))
         # In contact, moving and at rest: compared with differences.
         inside = there.at[2].set(-0.1)
         for x in (inside, inside.at[2].set(0.1)):
-            columns = [slope(lambda t: force(x + t * e)) for e in jnp.eye(6)]
+            _, *derivatives, second = everything(x)
+            rates = [slope(lambda t: everything(x + t * e)) for e in np.eye(6)]
             for derivative in derivatives:
-                close(derivative(x), jnp.stack(columns, axis=1), 1e-9, "differences")
-            columns = [slope(lambda t: derivatives[1](x + t * e)) for e in jnp.eye(6)]
-            close(second(x), jnp.stack(columns, axis=-1), 1e-7, "second differences")
-    viscous = derivatives[0](inside.at[3:].set(0))[0, 3]
+                close(
+                    derivative, np.stack([rate[0] for rate in rates], axis=1), 1e-9, "differences"
+                )
+            close(
+                second, np.stack([rate[2] for rate in rates], axis=-1), 1e-7, "second differences"
+            )
+    viscous = everything(inside.at[3:].set(0))[1][0, 3]
     close(viscous, -0.6 * 2.0 * 0.1**2 / 0.05, 1e-12, "friction at rest is viscous")
 
 

@@ -50,8 +50,10 @@ NEWER_BOUNDS = {
 
 @pytest.fixture
 def as_for_users(monkeypatch):
-    """Programs are compiled with the default options, in processes of their own."""
-    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    """Dtypes are promoted as for users, in processes of their own.
+
+    These have the XLA flags of the tests. With `QUICK_COMPILATION`, a program has the same kernels.
+    """
     monkeypatch.delenv("JAX_NUMPY_DTYPE_PROMOTION", raising=False)
 
 

@@ -64,10 +64,10 @@ def test_derivatives_of_any_order(robot, order):
             return jax.grad(total, (0, 1, 2))(*x)
 
         def curvature(*x):
-            return jax.jvp(gradient, x, direction)[1]
+            return jax.jvp(gradient, x, direction)
 
         highest = {2: gradient, 3: curvature}[order]
-        return jax.jit(lambda: (gradient(*at), jax.jvp(highest, at, direction)))()
+        return jax.jit(lambda: jax.jvp(highest, at, direction))()
 
     jax.tree.map(lambda x, y: close(x, y, 1e-10), *both_ways(derivatives))
 

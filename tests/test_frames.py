@@ -57,8 +57,11 @@ def acceleration(body="j", base="i", frame="k", seed=1):
     return frames.SpatialAcceleration(A, body=body, base=base, frame=frame)
 
 
+exponential = jax.jit(se3.exp)
+
+
 def pose(seed=0):
-    return se3.exp(jnp.array(np.random.default_rng(seed).normal(size=6)))
+    return exponential(np.random.default_rng(seed).normal(size=6))
 
 
 def placed(from_="k", to="n", seed=0):
@@ -76,9 +79,14 @@ def curve(seed):
     return at
 
 
+def value_and_rate(f, t=0.3):
+    """The value of a function of time, and its derivative."""
+    return jax.jvp(f, (jnp.asarray(t),), (jnp.ones(()),))
+
+
 def rate(f, t=0.3):
     """The derivative of a function of time."""
-    return jax.jvp(f, (jnp.asarray(t),), (jnp.ones(()),))[1]
+    return value_and_rate(f, t)[1]
 
 
 def same(actual, expected, tolerance=1e-12):
@@ -416,9 +424,8 @@ def test_points_energy_momentum_and_its_rate_are_those_of_point_masses(frame):
 
     @jax.jit
     def both(t):
-        T = by_definition("j", "i", frame, t)
-        dot = rate(lambda t: by_definition("j", "i", frame, t).array, t)
-        A = frames.SpatialAcceleration(dot, body="j", base="i", frame=frame)
+        T, dot = value_and_rate(lambda t: by_definition("j", "i", frame, t), t)
+        A = frames.SpatialAcceleration(dot.array, body="j", base="i", frame=frame)
         to_frame, to_i = between("j", frame, t), between(frame, "i", t)
         I = to_frame @ inertia
         fixed = [to_frame @ frames.Point(p, frame="j") for p in points]
@@ -435,12 +442,13 @@ def test_points_energy_momentum_and_its_rate_are_those_of_point_masses(frame):
             )
 
         def momentum(t):
-            l = masses[:, None] * rate(position, t)
-            return jnp.concatenate([l.sum(0), jnp.cross(position(t), l).sum(0)])
+            p, u = value_and_rate(position, t)
+            l = masses[:, None] * u
+            return jnp.concatenate([l.sum(0), jnp.cross(p, l).sum(0)])
 
-        u = rate(position, t)
+        u, u_dot = value_and_rate(lambda t: rate(position, t), t)
         energy = jnp.sum(masses * jnp.sum(u * u, axis=1)) / 2
-        return energy, momentum(t), rate(momentum, t), u, rate(lambda t: rate(position, t), t)
+        return energy, *value_and_rate(momentum, t), u, u_dot
 
     energy, momentum, wrench, velocities, second = both(0.3)
     expected = truth(0.3)
@@ -499,13 +507,13 @@ def rates_of_log(t):
         def found(s):
             return frames.log_with_time_derivative(moved(s), express(moved(s)))
 
-        return *found(0.0), rate(lambda s: found(s)[1].array, 0.0)
+        value, change = value_and_rate(found, 0.0)
+        return *value, change[1].array
 
     def first(s):
         return rate(lambda s: frames.log(moved(s)).array, s)
 
-    expected = first(0.0), rate(first, 0.0)
-    return expected, along(lambda t: in_body), along(lambda t: t @ in_body)
+    return value_and_rate(first, 0.0), along(lambda t: in_body), along(lambda t: t @ in_body)
 
 
 # --------------------------------------------------------------------------------------- mismatches

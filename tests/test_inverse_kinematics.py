@@ -111,7 +111,7 @@ def test_jacobians_are_the_rates_of_the_errors():
     ]
     found = jax.jit(lambda t: ik_tasks.rows(model, tasks, rbd.integrate(model, q, t * dq)))
     rate = zoo.slope(lambda t: found(t).error, 1e-3)
-    close(found(jnp.zeros(())).J @ dq, rate, 1e-9)
+    close(found(0.0).J @ dq, rate, 1e-9)
     # A planar joint has as many coordinates as velocities, but they are not their rates.
     sledge, q, dq = zoo.build(["planar"], [-1]), jnp.array([0.1, 0.2, 0.9]), dq[:3]
     posture = [ik.PostureTask(jnp.array([0.3, -0.4, 0.5]), 0.5)]
@@ -909,12 +909,16 @@ def test_a_solution_ends_at_the_tolerance_or_the_largest_number_of_iterations():
     model, q0 = planar(), jnp.array([0.5, 0.7, 0.4])
     centre = planar_centre(q0)
 
-    def solved(dx, dy, weights=(1.0, 1.0, 1.0), tolerance=1e-9, gap=0.0):
+    @jax.jit
+    def compiled(dx, dy, weights, tolerance, gap):
         # A gap makes the two equations contradict each other.
         middle = con.Equation(lambda model, q: jnp.stack([q[1] - 0.7, q[1] - 0.7 - gap]))
-        target = [centre.real + dx, centre.imag + dy, 0.0]
+        target = jnp.stack([centre.real + dx, centre.imag + dy, jnp.zeros(())])
         tasks = [ik.ComTask(target, weights), middle]
         return ik.inverse_kinematics(model, tasks, q0, tolerance=tolerance, max_iterations=2)
+
+    def solved(dx, dy, weights=(1.0, 1.0, 1.0), tolerance=1e-9, gap=0.0):
+        return compiled(dx, dy, np.array(weights), tolerance, gap)
 
     for found in (solved(0.0, 0.5, (1.0, 0.0, 1.0)), solved(0.3, 0.4, tolerance=1.0)):
         assert found.iterations == 0

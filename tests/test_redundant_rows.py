@@ -36,7 +36,7 @@ EACH_DTYPE = pytest.mark.parametrize(
     ids=["float32", "float64"],
 )
 WELDED = {
-    "a small inertia": [(10.0, 1e-4)],
+    "a small inertia": [(10.0, 1e-4), (10.0, 1e-4)],
     "heavy and light": [(1e4, 1e3), (1e-2, 1e-7)],
 }
 

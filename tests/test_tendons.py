@@ -164,13 +164,21 @@ def test_the_rates_and_the_forces_follow_from_the_moment_arms(states, results):
 def test_moment_arms_are_the_derivatives_of_the_lengths(states, results):
     *_, q, _ = states
     arms = np.asarray(results["moment arms"])
-    of_lengths = jax.jit(jax.vmap(rbd.jacobian(MODEL, lambda q: ROBOT.tendons.lengths(MODEL, q))))
-    np.testing.assert_allclose(of_lengths(q), arms, atol=1e-13)
-    steps = 1e-6 * np.eye(MODEL.nv)
-    moved = jax.vmap(jax.vmap(lambda q, dv: rbd.integrate(MODEL, q, dv), (None, 0)), (0, None))
-    lengths_of = jax.jit(lambda q: jax.vmap(jax.vmap(lambda q: ROBOT.tendons.lengths(MODEL, q)))(q))
-    change = np.asarray(lengths_of(moved(q, steps)) - lengths_of(moved(q, -steps))) / 2e-6
-    np.testing.assert_allclose(np.swapaxes(change, 1, 2), arms, atol=1e-8)
+    dv = jnp.asarray(np.random.default_rng(0).normal(size=(len(q), MODEL.nv)))
+
+    def lengths(q):
+        return ROBOT.tendons.lengths(MODEL, q)
+
+    @jax.jit
+    @jax.vmap
+    def lengths_and_jacobian(q, step):
+        moved = rbd.integrate(MODEL, q, step)
+        return lengths(moved), rbd.jacobian(MODEL, lengths)(moved)
+
+    np.testing.assert_allclose(lengths_and_jacobian(q, 0 * dv)[1], arms, atol=1e-13)
+    after, before = (lengths_and_jacobian(q, step * dv)[0] for step in (1e-6, -1e-6))
+    change = np.asarray(after - before) / 2e-6
+    np.testing.assert_allclose(change, np.einsum("nij,nj->ni", arms, dv), atol=1e-8)
 
 
 def test_derivatives_of_moment_arms_and_of_all_parameters(states):
@@ -188,18 +196,17 @@ def test_derivatives_of_moment_arms_and_of_all_parameters(states):
         return jnp.sum(weights * arms) + jnp.sum(cables(MODEL, moved, v[0]))
 
     @jax.jit
-    def along(q, t):
-        return total(q, t * v[1], values + t * direction)
-
-    @jax.jit
-    def both(q):
-        forward = jax.jvp(lambda t: along(q, t), (0.0,), (1.0,))[1]
+    def all_along(q, t):
+        """The value after a movement by t, and its two derivatives: the reverse mode at t = 0."""
+        value, forward = jax.jvp(
+            lambda t: total(q, t * v[1], values + t * direction), (t,), (jnp.ones_like(t),)
+        )
         by_dv, by_values = jax.grad(total, (1, 2))(q, jnp.zeros(MODEL.nv), values)
-        return forward, by_dv @ v[1] + by_values @ direction
+        return value, forward, by_dv @ v[1] + by_values @ direction
 
     for x in q[:3]:
-        forward, reverse = both(x)
-        difference = (along(x, 1e-6) - along(x, -1e-6)) / 2e-6
+        _, forward, reverse = all_along(x, 0.0)
+        difference = (all_along(x, 1e-6)[0] - all_along(x, -1e-6)[0]) / 2e-6
         np.testing.assert_allclose(forward, reverse, rtol=1e-10)
         np.testing.assert_allclose(forward, difference, rtol=1e-6)
 

@@ -284,9 +284,11 @@ def test_derivatives_in_all_arguments_and_numbers(name):
 
     @jax.jit
     def derivatives(t):
+        """The value, its derivative in both modes, and its second derivative."""
         one = jnp.ones(())
+        value, forward = jax.jvp(number, (t,), (one,))
         reverse, second = jax.jvp(jax.grad(number), (t,), (one,))
-        return number(t), reverse, jax.jvp(number, (t,), (one,))[1], second
+        return value, reverse, forward, second
 
     h = 1e-3
     a, b, here, c, d = (derivatives(k * h) for k in (-2.0, -1.0, 0.0, 1.0, 2.0))
