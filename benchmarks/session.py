@@ -238,19 +238,14 @@ class Team:
 def summary(bursts: list[dict], batch: int) -> dict:
     """The times of a cell, in microseconds per sample, and the fraction of the core's time.
 
-    `min_us` and `median_us` are wall-clock times of single calls. `cpu_min_us` and `cpu_median_us`
-    are CPU times of the process, as means over each burst. On a busy machine the process sometimes
-    waits for the core, so the wall-clock time of a long call is not reliable there.
+    `min_us` and `median_us` are wall-clock times of single calls.
     """
     calls = [seconds for burst in bursts for seconds in burst["seconds"]]
-    own = [burst["cpu"] / len(burst["seconds"]) for burst in bursts]
     wall = sum(burst["wall"] for burst in bursts)
     return {
         "calls": len(calls),
         "min_us": 1e6 * min(calls) / batch,
         "median_us": 1e6 * statistics.median(calls) / batch,
-        "cpu_min_us": 1e6 * min(own) / batch,
-        "cpu_median_us": 1e6 * statistics.median(own) / batch,
         "share": sum(burst["cpu"] for burst in bursts) / wall,
     }
 

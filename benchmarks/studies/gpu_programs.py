@@ -165,17 +165,12 @@ def count(text: str) -> dict[str, int]:
     return total(main)
 
 
-def programs(rbd=None) -> dict[str, tuple[Callable, int]]:
-    """For each job a function of the model, q and other vectors (nv,), and the number of these.
-
-    `rbd`: the package jaxrbd of another checkout.
-    """
+def programs() -> dict[str, tuple[Callable, int]]:
+    """For each job a function of the model, q and other vectors (nv,), and the number of these."""
     import jax
     import jax.numpy as jnp
 
-    import jaxrbd
-
-    rbd = rbd or jaxrbd
+    import jaxrbd as rbd
 
     def gradient(model, q, v, a):
         return jax.grad(lambda a: jnp.sum(rbd.rnea(model, q, v, a) ** 2))(a)
@@ -191,16 +186,12 @@ def programs(rbd=None) -> dict[str, tuple[Callable, int]]:
     }
 
 
-def robot_model(rbd, name: str):
-    """A bundled robot, or for the name `chainN` a chain of N hinges.
-
-    `rbd`: the package jaxrbd of a checkout.
-    """
-    if not name.startswith("chain"):
-        return rbd.load_robot(name)
+def robot_model(name: str):
+    """A bundled robot, or for the name `chainN` a chain of N hinges."""
+    import jaxrbd
     from benchmarks import robots
 
-    return robots.tree([i - 1 for i in range(int(name[5:]))], rbd)
+    return robots.tree_of(name) or jaxrbd.load_robot(name)
 
 
 def compiled(robot: str, batch: int, job: str, implementation: str) -> str:
@@ -217,7 +208,7 @@ def compiled(robot: str, batch: int, job: str, implementation: str) -> str:
     def abstract(*shape):
         return jax.ShapeDtypeStruct(shape, jnp.float32, sharding=sharding)
 
-    model = robot_model(rbd, robot)
+    model = robot_model(robot)
     function, vectors = programs()[job]
     operands = [abstract(batch, model.nq), *[abstract(batch, model.nv)] * vectors]
     mapped = jax.jit(jax.vmap(function, (None, *[0] * len(operands))))
@@ -230,15 +221,14 @@ def main() -> None:
     # JAX looks for the libraries of CUDA when it starts, and the compiler does not need them.
     os.environ.setdefault("JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    parser = common.parser(__doc__)
-    parser.add_argument("--robot", default="humanoid", help="a bundled robot, or chainN")
-    parser.add_argument("--batch", type=int, default=65536)
-    parser.add_argument("--jobs", type=common.names, default=tuple(programs()))
-    parser.add_argument(
-        "--implementations", type=common.names, default=("scan", "products", "kernels")
+    options = common.options(
+        __doc__,
+        robot="humanoid",
+        batch=65536,
+        jobs=tuple(programs()),
+        implementations=("scan", "products", "kernels"),
+        json=False,
     )
-    parser.add_argument("--json", action="store_true", help="one line of JSON per program")
-    options = parser.parse_args()
     if not options.json:
         print(f"{options.robot}, float32, batch {options.batch}, compiled for an H200\n")
         common.head("job", "implementation", "kernels", "steps of loops", "kB per sample")

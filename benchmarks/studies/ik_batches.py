@@ -53,25 +53,20 @@ def problems():
 
 
 def main() -> None:
-    parser = common.parser(__doc__)
-    parser.add_argument("--batches", type=common.counts, default=(1024,), help="N,M")
-    batches = parser.parse_args().batches
+    given = common.options(__doc__, batches=(1024,))
+    common.start(double=False)
     model, functions = problems()
-    print(f"{common.machine()}, {jax.devices()[0].device_kind}, float32")
-    common.head("problem", "batch", "reached", "ms per call", "targets/s", "compilation, s")
-    for batch in batches:
-        keys = jax.random.split(jax.random.key(0), (2, batch))
-        q = jax.vmap(jaxrbd.random_configuration, (None, 0))(model, keys[0])
+    common.head("problem", "batch", "reached", "ms per call", "targets/s")
+    for batch in given.batches:
+        keys = jax.random.split(jax.random.key(1), batch)
+        q = common.random_configurations(model, batch)
         X = jax.vmap(jaxrbd.frame_placement, (None, 0, None))(model, q, "tool")
         for name, function in functions.items():
-            program = common.Program(function, X, keys[1])
-            reached = float(jnp.mean(program.call().converged))
-            seconds = common.least_seconds({"all": program.call}, repeat=5)["all"]
-            compilation = program.trace_s + program.compile_s
-            common.row(
-                *(name, batch, f"{100 * reached:.1f} %", f"{1e3 * seconds:.3g}"),
-                *(f"{batch / seconds:,.0f}", f"{compilation:.0f}"),
-            )
+            program = common.Program(function, X, keys)
+            reached = 100 * float(jnp.mean(program.call().converged))
+            (seconds,) = common.least_seconds({name: program.call}).values()
+            cells = f"{reached:.1f} %", f"{1e3 * seconds:.3g}", f"{batch / seconds:,.0f}"
+            common.row(name, batch, *cells)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ other, and of all 64 targets of a batch over 64.
 from __future__ import annotations
 
 import dataclasses
-import time
 from typing import NamedTuple
 
 import jax
@@ -26,15 +25,11 @@ import numpy as np
 import jaxrbd
 from benchmarks.robots import file_of
 from benchmarks.studies import common
+from benchmarks.studies.distances import coal, coal_poses, coal_shape
 from benchmarks.studies.inverse_kinematics import BATCH, panda
 from jaxrbd import collision, inverse_kinematics as ik
 from jaxrbd.model.geometry import LinkGeometry
 from jaxrbd.view.triangles import shape_triangles
-
-try:
-    import coal
-except ImportError:
-    coal = None
 
 MARGIN = 0.01
 # The half sizes and the places of a table, a shelf, a wall and two boxes.
@@ -155,76 +150,49 @@ def free_targets(setting: Setting, count: int):
     return jax.jit(lambda q: place(model, q, hand))(q)
 
 
-def least_distances(model: jaxrbd.Model, pairs: collision.DistancePairs, q) -> np.ndarray:
-    """The least distance in each of the configurations q (n, nq), by coal."""
-    frames = [shape.frame for shape in pairs.shapes]
+def least_distance(model: jaxrbd.Model, pairs: collision.DistancePairs, q) -> float:
+    """The least distance in the configurations q (n, nq), by coal."""
 
+    @jax.jit
+    @jax.vmap
     def poses(q):
         kinematics = jaxrbd.forward_kinematics(model, q)
-        return [
-            shape.X_FS
-            if frame is None
-            else jaxrbd.spatial.compose(
-                jaxrbd.frame_placement(model, kinematics, frame),
-                jax.tree.map(jnp.asarray, shape.X_FS),
-            )
-            for shape, frame in zip(pairs.shapes, frames)
-        ]
+        found = []
+        for shape in pairs.shapes:
+            X = jax.tree.map(jnp.asarray, shape.X_FS)
+            if shape.frame is not None:
+                X = jaxrbd.frame_placement(model, kinematics, shape.frame) @ X
+            found.append(X)
+        return found
 
-    found = jax.tree.map(np.asarray, jax.jit(jax.vmap(poses))(q))
-
-    def of_coal(shape):
-        if isinstance(shape, collision.Box):
-            return coal.Box(*(2 * np.asarray(shape.half_sizes)))
-        return coal.Capsule(float(shape.radius), 2 * float(shape.half_length))
-
-    shapes = [of_coal(placed.shape) for placed in pairs.shapes]
-    request = coal.DistanceRequest()
-    least = np.full(len(q), np.inf)
+    shapes = [coal_shape(placed.shape) for placed in pairs.shapes]
+    places = [coal_poses(X) for X in poses(q)]
+    request, least = coal.DistanceRequest(), np.inf
     for k in range(len(q)):
-        places = [coal.Transform3s(X.R[k], X.p[k]) for X in found]
         for i, j in pairs.members:
             result = coal.DistanceResult()
-            coal.distance(shapes[i], places[i], shapes[j], places[j], request, result)
-            least[k] = min(least[k], result.min_distance)
+            coal.distance(shapes[i], places[i][k], shapes[j], places[j][k], request, result)
+            least = min(least, result.min_distance)
     return least
 
 
 def main() -> None:
-    parser = common.parser(__doc__)
-    parser.add_argument("--robot", choices=["panda", "g1"], default="panda")
-    parser.add_argument("--targets", type=int, default=1000)
-    given = parser.parse_args()
-    jax.config.update("jax_enable_x64", True)
+    given = common.options(__doc__, robot="panda", targets=1000)
+    common.start()
     setting = g1() if given.robot == "g1" else panda_and_boxes()
     model, pairs, *_ = setting
     targets = free_targets(setting, given.targets)
-    count = len(targets.p)
-    problems = targets, jax.random.split(jax.random.key(1), count)
-    print(f"{common.machine()}, float64, {count} targets, {len(pairs)} distances\n")
-    columns = "reached", "least distance, m", "mean time, ms", "in batches of 64, ms"
-    common.head("search", *columns, "compilation, s")
+    problems = targets, jax.random.split(jax.random.key(1), len(targets.p))
+    columns = "reached", "least distance, m", "mean time, ms", f"in batches of {BATCH}, ms"
+    title = f"{given.robot}, {len(targets.p)} targets, {len(pairs)} distances"
+    common.head(title, *columns, "compilation, s")
     for name, solve in solvers(setting).items():
-        seconds = []
-        whole = count // BATCH * BATCH
-        batches = jax.tree.map(lambda x: x[:whole].reshape(-1, BATCH, *x.shape[1:]), problems)
-        for function, inputs in ((solve, problems), (jax.vmap(solve), batches)):
-            program = common.Program(
-                lambda x, function=function: jax.lax.map(function, x), inputs, batched=False
-            )
-            start = time.process_time()
-            q, converged = program.call()
-            seconds.append(time.process_time() - start)
-            if inputs is problems:
-                compilation = program.trace_s + program.compile_s
-                share = float(jnp.mean(converged))
-                accepted = q[np.asarray(converged)]
-                least = least_distances(model, pairs, accepted).min() if coal else np.nan
-        common.row(
-            *(name, f"{100 * share:.1f} %", f"{least:.6f}"),
-            *(f"{1e3 * seconds[0] / count:.2f}", f"{1e3 * seconds[1] / whole:.2f}"),
-            f"{compilation:.0f}",
-        )
+        found = common.in_turn_and_in_batches(solve, problems, BATCH)
+        (q, converged), compilation, *seconds = found
+        least = least_distance(model, pairs, q[np.asarray(converged)]) if coal else np.nan
+        reached = f"{100 * float(jnp.mean(converged)):.1f} %"
+        ms = [f"{1e3 * x:.2f}" for x in seconds]
+        common.row(name, reached, f"{least:.6f}", *ms, compilation)
 
 
 if __name__ == "__main__":
