@@ -29,14 +29,10 @@ from .studies import common, gpu_programs
 
 ROBOT = "humanoid"
 BATCHES = (4096, 65536, 1, 1_048_576)  # the most important batch first
-IMPLEMENTATIONS = ("scan", "products", "kernels", "scan in a graph")
+IMPLEMENTATIONS = ("scan", "products", "kernels")
 SAMPLES = 64  # that are compared with the reference
 TOLERANCE = 1e-3  # of the largest entry of a result: rounding in float32
 OTHERS = ("mjx", "mujoco_warp", "grid_rbd")
-GRAPH = {
-    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,WHILE",
-    "xla_gpu_command_buffer_unroll_loops": True,
-}
 
 
 def program(job: str):
@@ -115,12 +111,10 @@ def row(job: str, implementation: str, batch: int, model, known: dict, measured:
     run, count = program(job)
     operands = [np.resize(known[name], (batch, known[name].shape[1])) for name in "qva"[:count]]
     operands = jax.device_put([np.float32(x) for x in operands])
-    way, _, graph = implementation.partition(" in a ")
     on_gpu = jax.default_backend() == "gpu"
     start = time.perf_counter()
-    with rbd.tree.implementation(way):
-        lowered = run.lower(model, *operands)
-        compiled = lowered.compile(compiler_options=GRAPH if graph and on_gpu else None)
+    with rbd.tree.implementation(implementation):
+        compiled = run.lower(model, *operands).compile()
     found: dict = {"compile_s": time.perf_counter() - start}
     if on_gpu:
         counts = gpu_programs.count(compiled.as_text())

@@ -226,10 +226,8 @@ class Team:
             found = [file[key] for key in file.files]
         facts["error"] = self.checker.error(job, convention, batch, found)
         condition = float(self.checker.reference["condition"])
-        differences = facts.get("note") == "fd" or (
-            job == "rollout_grad" and self.checker.other_steps(convention)
-        )
-        allowed = jobs.tolerance(job, self.dtype, condition, differences)
+        coarse = facts.get("note") == "fd" or self.checker.in_world_axes(job, convention)
+        allowed = jobs.tolerance(job, self.dtype, condition, coarse)
         if not facts["error"] <= allowed:
             facts["failed"] = f"wrong: {facts['error']:.0e}"
         return facts

@@ -94,25 +94,25 @@ def coal_poses(X: Pose) -> list:
 
 
 def coal_time(a, X_a: Pose, b, X_b: Pose) -> float:
-    """Seconds per distance of coal, less the time of an empty call."""
-    request, result, done = coal.DistanceRequest(), coal.DistanceResult(), coal.DistanceResult()
+    """Seconds per distance of coal, less the time of an empty call.
+
+    The result is cleared before each call: coal returns at once if an earlier pair overlapped.
+    """
+    request, result = coal.DistanceRequest(), coal.DistanceResult()
     places = zip(coal_poses(X_a), coal_poses(X_b))
     arrays = jax.tree.map(np.asarray, (a, b))
     rows = [jax.tree.map(lambda x, i=i: x[i], arrays) for i in range(len(X_a.p))]
     pairs = [map(coal_shape, row) for row in rows]
-    calls = [(one, X, other, Y, request) for (one, other), (X, Y) in zip(pairs, places)]
-    # coal returns at once if the result has a negative distance, as of an earlier pair.
-    done.min_distance = -1.0
+    calls = [(one, X, other, Y, request, result) for (one, other), (X, Y) in zip(pairs, places)]
 
     def all_distances():
         for call in calls:
             result.clear()
-            coal.distance(*call, result)
+            coal.distance(*call)
 
     def nothing():
-        for call in calls:
+        for _ in calls:
             result.clear()
-            coal.distance(*call, done)
 
     found = common.least_seconds({"all": all_distances, "nothing": nothing})
     return (found["all"] - found["nothing"]) / len(calls)

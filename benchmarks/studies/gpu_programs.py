@@ -3,7 +3,7 @@
     pip install -e ".[kernels]"
     pip install --no-deps jax-cuda12-plugin==VERSION jax-cuda12-pjrt==VERSION   # VERSION of JAX
     python -m benchmarks.studies.gpu_programs [--robot humanoid] [--batch 65536] [--jobs rnea,fd]
-        [--implementations scan,products,kernels] [--json]
+        [--implementations scan,products,kernels]
 
 XLA compiles the programs for the description of the GPU below. The counts are facts of the compiled
 programs: kernels that one call launches, steps of loops, and bytes per sample that the kernels read
@@ -12,7 +12,6 @@ and only the slice where it reads a slice. No time is measured.
 """
 
 import itertools
-import json
 import math
 import os
 import re
@@ -221,24 +220,20 @@ def main() -> None:
     # JAX looks for the libraries of CUDA when it starts, and the compiler does not need them.
     os.environ.setdefault("JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    options = common.options(
+    implementations = "scan", "products", "kernels"
+    given = common.options(
         __doc__,
         robot="humanoid",
         batch=65536,
         jobs=tuple(programs()),
-        implementations=("scan", "products", "kernels"),
-        json=False,
+        implementations=implementations,
     )
-    if not options.json:
-        print(f"{options.robot}, float32, batch {options.batch}, compiled for an H200\n")
-        common.head("job", "implementation", "kernels", "steps of loops", "kB per sample")
-    for job, implementation in itertools.product(options.jobs, options.implementations):
-        found = count(compiled(options.robot, options.batch, job, implementation))
-        if options.json:
-            print(json.dumps({"job": job, "implementation": implementation, **found}), flush=True)
-        else:
-            kilobytes = f"{found['bytes'] / options.batch / 1000:.1f}"
-            common.row(job, implementation, found["kernels"], found["steps"], kilobytes)
+    print(f"{given.robot}, float32, batch {given.batch}, compiled for an H200\n")
+    common.head("job", "implementation", "kernels", "steps of loops", "kB per sample")
+    for job, implementation in itertools.product(given.jobs, given.implementations):
+        found = count(compiled(given.robot, given.batch, job, implementation))
+        kilobytes = f"{found['bytes'] / given.batch / 1000:.1f}"
+        common.row(job, implementation, found["kernels"], found["steps"], kilobytes)
 
 
 if __name__ == "__main__":

@@ -137,7 +137,7 @@ def solvers() -> dict:
 def main() -> None:
     given = common.options(__doc__, robot="quadruped", batch=64, jobs=("all",))
     common.start()
-    single = solvers()
+    single = solvers() if any(job.startswith(("all", "solve")) for job in given.jobs) else {}
     jobs = programs(given.robot, given.batch) | single
     common.head(f"job of {given.robot}, batch {given.batch}", "kernels", "trace, s", "compile, s")
     for job in jobs if given.jobs == ("all",) else given.jobs:

@@ -18,14 +18,14 @@ import json
 import tempfile
 from pathlib import Path
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import jaxrbd as rbd
+from benchmarks import robots
 from benchmarks.studies import common, crocoddyl_comparison
-from jaxrbd import io, optimal_control as oc
+from jaxrbd import optimal_control as oc
 from jaxrbd.joints import Revolute
 from jaxrbd.model import JointSpec, Link, link_inertia, placement_matrix
 
@@ -124,11 +124,7 @@ def described(name, folder):
     """The problem as `crocoddyl_peer.py` reads it, with a URDF file of the robot in the folder."""
     build, dofs, bound, dt, stages, start, goal = ROBOTS[name]
     file = Path(folder) / f"{name}.urdf"
-    # Pinocchio has two coordinates for a joint without limits.
-    far, model = 1e6, build()
-    limits = jnp.full(model.nq, -far), jnp.full(model.nq, far)
-    model = eqx.tree_at(lambda m: (m.lower_position_limit, m.upper_position_limit), model, limits)
-    io.save_urdf(model, file, unlimited=far, geometry=False)
+    file.write_text(robots.urdf(robots.plain(name, build())))
     facts = {"name": name, "urdf": str(file), "dofs": dofs, "bound": bound, "dt": dt}
     facts |= {"stages": stages, "start": start, "goal": goal, "weights": WEIGHTS}
     facts |= {"terminal_weights": (*TERMINAL_WEIGHTS, 0.0), "guesses": swing_up(name)[3].tolist()}
