@@ -7,10 +7,9 @@
 A batch has 64 x 50 random pairs of two kinds of shapes, in float64; 7 to 16 % of the pairs overlap.
 Hulls have 32 vertices. The times are those per pair of one core: the value, the value with the
 gradient with respect to the pose of one shape, and, if coal is installed, a call of coal from
-Python less an empty call of its binding. coal computes the value, the points and the normal. The
-last column counts the pairs that overlap and have a smaller depth along one of 10,000 directions.
+Python less an empty call of its binding. coal computes the value, the points and the normal.
 
-The last rows are the distances of the bundled arm, all pairs and five obstacles. On a GPU:
+The last row has the distances of the bundled arm, all pairs and five obstacles. On a GPU:
 
     python -m benchmarks.studies.distances --single --pairs 65536 --configurations 1024
 """
@@ -29,9 +28,8 @@ import jaxrbd
 from benchmarks.studies import common
 from jaxrbd import collision, so3
 from jaxrbd._math.cast import cast
-from jaxrbd.collision.nearest import CorePair
 from jaxrbd.collision.shapes import core_of
-from jaxrbd.spatial import Pose, inverse_compose
+from jaxrbd.spatial import Pose
 
 try:
     import coal
@@ -42,7 +40,6 @@ except ImportError:
 SIZES = {"Sphere": [()], "Capsule": [(), ()], "Box": [(3,)], "Cylinder": [(), ()]}
 SIZES |= {"Ellipsoid": [(3,)], "ConvexMesh": []}
 VERTICES, HULLS = 32, 100  # the vertices of a hull, and the number of different hulls
-TESTED = 3200  # the number of pairs whose depths are tested
 
 
 def shapes(kind: str, rng: np.random.Generator, count: int):
@@ -118,23 +115,6 @@ def coal_time(a, X_a: Pose, b, X_b: Pose) -> float:
     return (found["all"] - found["nothing"]) / len(calls)
 
 
-def wrong_depths(a, X_a: Pose, b, X_b: Pose, found, rng) -> str:
-    """How many of the overlapping pairs have a smaller depth along another direction."""
-    directions = rng.normal(size=(10_000, 3))
-    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-
-    def largest(a, X_a, b, X_b):
-        (core_a, radius_a), (core_b, radius_b) = core_of(a), core_of(b)
-        X = inverse_compose(X_b, X_a)
-        pair = CorePair(core_a, core_b, X.R, X.p)
-        return jnp.max(jax.vmap(pair.separation)(jnp.asarray(directions))) - radius_a - radius_b
-
-    least = jax.jit(lambda *x: jax.lax.map(lambda pair: largest(*pair), x))(a, X_a, b, X_b)
-    overlaps = found.distance <= 0
-    wrong = jnp.sum(overlaps & (least > found.distance + 1e-9))
-    return f"{wrong} of {jnp.sum(overlaps)}"
-
-
 def study_of_kinds(kinds: tuple[str, str], count: int, dtype: type) -> None:
     rng = np.random.default_rng(0)
     a, b = (shapes(kind, rng, count) for kind in kinds)
@@ -147,8 +127,7 @@ def study_of_kinds(kinds: tuple[str, str], count: int, dtype: type) -> None:
     calls = {"value": value.call, "gradient": common.Program(with_gradient, *arguments).call}
     times = [f"{1e6 * x / count:.3g}" for x in common.least_seconds(calls).values()]
     times.append(f"{1e6 * coal_time(*arguments):.3g}" if coal else "-")
-    few = jax.tree.map(lambda x: x[:TESTED], (*arguments, value.call()))
-    common.row(", ".join(kinds), *times, value.compilation, wrong_depths(*few, rng))
+    common.row(", ".join(kinds), *times, value.compilation)
 
 
 def study_of_the_arm(count: int, dtype: type) -> None:
@@ -168,7 +147,7 @@ def study_of_the_arm(count: int, dtype: type) -> None:
     programs = [common.Program(function, q) for function in (distances, with_jacobian)]
     found = common.least_seconds({i: program.call for i, program in enumerate(programs)})
     us = [f"{1e6 * found[i] / count:.3g}" for i in found]
-    common.row(f"{len(pairs)} distances of the arm", *us, "-", programs[0].compilation, "-")
+    common.row(f"{len(pairs)} distances of the arm", *us, "-", programs[0].compilation)
 
 
 def main() -> None:
@@ -176,7 +155,7 @@ def main() -> None:
     given = common.options(__doc__, kinds=every, pairs=64 * 50, configurations=64, single=False)
     common.start()
     times = "value, us", "with gradient or Jacobian, us", "coal, us", "compilation, s"
-    common.head("shapes", *times, "deeper than needed")
+    common.head("shapes", *times)
     dtype = np.float32 if given.single else np.float64
     for kinds in given.kinds:
         study_of_kinds(tuple(kinds.split("-")), given.pairs, dtype)

@@ -3,6 +3,7 @@
     pip install --no-deps example-robot-data coal
     XLA_FLAGS=--xla_cpu_multi_thread_eigen=false taskset -c 0 \\
         python -m benchmarks.studies.ik_obstacles [--robot g1 --targets 200]
+    python -m benchmarks.studies.ik_obstacles --robot arm7 --at-once --targets 16384    # on a GPU
 
 The robot is a Panda as 13 capsules, with the pairs that its SRDF file leaves on, and five boxes.
 Or it is the humanoid G1 with a fixed pelvis, as one capsule around each link, with all pairs that
@@ -11,6 +12,9 @@ in a random configuration whose distances are above the margin, so each target c
 target counts as reached if the solution has converged. coal computes the distances of all solutions
 again. The times are processor times in float64, without compilation: those of one target after the
 other, and of all 64 targets of a batch over 64.
+
+With `--at-once`, one call solves all targets in float32: poses of random configurations, some of
+which are not free. The arm7 is the bundled arm, with a table and a box.
 """
 
 from __future__ import annotations
@@ -32,13 +36,17 @@ from jaxrbd.model.geometry import LinkGeometry
 from jaxrbd.view.triangles import shape_triangles
 
 MARGIN = 0.01
-# The half sizes and the places of a table, a shelf, a wall and two boxes.
-BOXES = {
+# The half sizes and the places of the boxes.
+AROUND_PANDA = {
     "table": ([0.5, 0.8, 0.02], [0.6, 0.0, -0.03]),
     "shelf": ([0.15, 0.5, 0.01], [0.6, 0.0, 0.75]),
     "wall": ([0.02, 0.8, 0.6], [-0.45, 0.0, 0.5]),
     "low box": ([0.1, 0.1, 0.15], [0.5, 0.35, 0.14]),
     "high box": ([0.05, 0.15, 0.25], [0.45, -0.45, 0.24]),
+}
+AROUND_ARM7 = {
+    "table": ([0.4, 0.4, 0.02], [0.5, 0.0, -0.1]),
+    "box": ([0.1, 0.1, 0.15], [0.5, 0.3, 0.1]),
 }
 
 
@@ -52,6 +60,20 @@ class Setting(NamedTuple):
     pairs: collision.DistancePairs
     hand: str
     draws: int
+
+
+def placed(boxes: dict) -> list[collision.PlacedShape]:
+    return [
+        collision.PlacedShape(collision.Box(size), X_FS=place, name=name)
+        for name, (size, place) in boxes.items()
+    ]
+
+
+def arm7() -> Setting:
+    """The bundled arm, with a table and a box on it."""
+    model = jaxrbd.load_robot("arm7")
+    pairs = collision.pairs_of(model, placed(AROUND_ARM7), disabled=[("forearm", "flange")])
+    return Setting(model, pairs, "tool", 8)
 
 
 def g1() -> Setting:
@@ -107,11 +129,8 @@ def panda_and_boxes() -> Setting:
         for x in collision.pairs_of(shapes).shapes
         if isinstance(x.shape, collision.Cylinder)
     ]
-    world = [
-        collision.PlacedShape(collision.Box(size), X_FS=place, name=name)
-        for name, (size, place) in BOXES.items()
-    ]
-    pairs = collision.pairs_of(model, [*on_links, *world], disabled=srdf.disabled_collisions)
+    shapes = [*on_links, *placed(AROUND_PANDA)]
+    pairs = collision.pairs_of(model, shapes, disabled=srdf.disabled_collisions)
     return Setting(model, pairs, "panda_hand", 8)
 
 
@@ -176,15 +195,13 @@ def least_distance(model: jaxrbd.Model, pairs: collision.DistancePairs, q) -> fl
     return least
 
 
-def main() -> None:
-    given = common.options(__doc__, robot="panda", targets=1000)
-    common.start()
-    setting = g1() if given.robot == "g1" else panda_and_boxes()
+def in_turn(setting: Setting, count: int) -> None:
+    """Print the table of solves in turn and in batches."""
     model, pairs, *_ = setting
-    targets = free_targets(setting, given.targets)
+    targets = free_targets(setting, count)
     problems = targets, jax.random.split(jax.random.key(1), len(targets.p))
     columns = "reached", "least distance, m", "mean time, ms", f"in batches of {BATCH}, ms"
-    title = f"{given.robot}, {len(targets.p)} targets, {len(pairs)} distances"
+    title = f"{len(targets.p)} targets, {len(pairs)} distances"
     common.head(title, *columns, "compilation, s")
     for name, solve in solvers(setting).items():
         found = common.in_turn_and_in_batches(solve, problems, BATCH)
@@ -193,6 +210,33 @@ def main() -> None:
         reached = f"{100 * float(jnp.mean(converged)):.1f} %"
         ms = [f"{1e3 * x:.2f}" for x in seconds]
         common.row(name, reached, f"{least:.6f}", *ms, compilation)
+
+
+def at_once(setting: Setting, batch: int) -> None:
+    """Print the table of solves of all targets in one call."""
+    model, _, hand, _ = setting
+    q = common.random_configurations(model, batch)
+    X = jax.vmap(jaxrbd.frame_placement, (None, 0, None))(model, q, hand)
+    start = jnp.full(model.nq, 0.3)
+
+    def from_one_start(problem):
+        found = ik.inverse_kinematics(model, [ik.FrameTask(hand, problem[0])], start)
+        return found.q, found.converged
+
+    common.head(f"{batch} targets, {len(setting.pairs)} distances", "reached", "ms", "targets/s")
+    for name, solve in {"one start": from_one_start, **solvers(setting)}.items():
+        program = common.Program(solve, (X, jax.random.split(jax.random.key(1), batch)))
+        reached = f"{100 * float(jnp.mean(program.call()[1])):.1f} %"
+        (seconds,) = common.least_seconds({name: program.call}).values()
+        common.row(name, reached, f"{1e3 * seconds:.3g}", f"{batch / seconds:,.0f}")
+
+
+def main() -> None:
+    given = common.options(__doc__, robot="panda", targets=1000, at_once=False)
+    common.start(double=not given.at_once)
+    settings = {"panda": panda_and_boxes, "g1": g1, "arm7": arm7}
+    table = at_once if given.at_once else in_turn
+    table(settings[given.robot](), given.targets)
 
 
 if __name__ == "__main__":
