@@ -90,6 +90,20 @@ def test_conventions(tmp_path):
     assert checker.error("drnea", "pinocchio", 2, drnea) > 0.1
 
 
+@pytest.mark.slow
+def test_the_rollout_of_a_floating_base_has_the_steps_of_pinocchio(tmp_path):
+    """And the steps of MuJoCo, which are in world axes, give another gradient."""
+    checker = make_checker("quadruped", tmp_path)
+    np.savez(tmp_path / "pinocchio.npz", **checker.native("pinocchio"))
+    ours = worker.Worker("jaxrbd", tmp_path, "float64")
+    outputs = str(tmp_path / "outputs.npz")
+    ours.prepare("rollout_grad", 2, str(tmp_path / "pinocchio.npz"), outputs)
+    with np.load(outputs) as file:
+        found = [file[key] for key in file.files]
+    assert checker.error("rollout_grad", "pinocchio", 2, found) < 1e-11
+    assert checker.error("rollout_grad", "mujoco", 2, found) > 1e-6
+
+
 class Stub:
     """A stand-in for a library's process: returns the given arrays and records the requests."""
 
