@@ -40,7 +40,6 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--seconds", type=float, default=0.5, help="time of timing per cell")
     parser.add_argument("--limit", type=float, default=300, help="seconds to compile a cell")
-    parser.add_argument("--core", type=int, help="core of all processes; default: the last one")
     parser.add_argument("--platform", choices=("cpu", "gpu"), help="default: gpu if there is one")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("benchmarks/results"))
     parser.add_argument(
@@ -77,8 +76,7 @@ def arguments() -> argparse.Namespace:
         unknown = set(getattr(options, name)) - set(known)
         if unknown:
             parser.error(f"--{name}: no {', '.join(unknown)}; there are {', '.join(known)}")
-    if options.core is None:
-        options.core = max(os.sched_getaffinity(0))
+    options.core = max(os.sched_getaffinity(0))  # of all processes
     return options
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import pathlib
 import platform
 import subprocess
@@ -26,30 +25,14 @@ from functools import partial
 import numpy as np
 
 from . import jobs, report
-from .studies import gpu_programs
+from .studies import common, gpu_programs
 
 ROBOT = "humanoid"
 BATCHES = (4096, 65536, 1, 1_048_576)  # the most important batch first
-IMPLEMENTATIONS = ("scan", "products", "kernels", "scan in a graph")
+IMPLEMENTATIONS = ("scan", "products", "kernels")
 SAMPLES = 64  # that are compared with the reference
 TOLERANCE = 1e-3  # of the largest entry of a result: rounding in float32
 OTHERS = ("mjx", "mujoco_warp", "grid_rbd")
-GRAPH = {
-    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,WHILE",
-    "xla_gpu_command_buffer_unroll_loops": True,
-}
-
-
-def states(model) -> tuple[np.ndarray, ...]:
-    """Configurations (SAMPLES, nq) and two sets of random vectors (SAMPLES, nv)."""
-    import jax
-
-    import jaxrbd as rbd
-
-    keys = jax.random.split(jax.random.key(0), SAMPLES)
-    q = jax.vmap(rbd.random_configuration, (None, 0))(model, keys)
-    v, a = np.random.default_rng(0).normal(size=(2, SAMPLES, model.nv))
-    return np.asarray(q), v, a
 
 
 def program(job: str):
@@ -60,14 +43,16 @@ def program(job: str):
     return jax.jit(jax.vmap(function, (None, *[0] * (1 + vectors)))), 1 + vectors
 
 
-def write_reference(path: pathlib.Path, robot: str) -> None:
+def write_reference(path: str, robot: str) -> None:
     """Write the states and the results of all jobs, in float64, computed on the CPU."""
     import jax
 
     import jaxrbd as rbd
 
     model = rbd.load_robot(robot)
-    found = dict(zip("qva", states(model)))
+    q = common.random_configurations(model, SAMPLES)
+    v, a = np.random.default_rng(0).normal(size=(2, SAMPLES, model.nv))
+    found = {"q": np.asarray(q), "v": v, "a": a}
     for job in gpu_programs.programs():
         run, count = program(job)
         result = run(model, *(found[name] for name in "qva"[:count]))
@@ -79,28 +64,17 @@ def reference(folder: pathlib.Path, robot: str) -> dict[str, np.ndarray]:
     """The states and results in float64; another process computes them, on the CPU."""
     path = folder / f"reference_{robot}.npz"
     if not path.is_file():
-        code = (
-            "import pathlib, sys; from benchmarks import gpu_day; "
-            "gpu_day.write_reference(pathlib.Path(sys.argv[1]), sys.argv[2])"
-        )
-        environment = os.environ | {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
-        command = [sys.executable, "-c", code, str(path), robot]
-        subprocess.run(command, env=environment, check=True)
+        code = "import sys; from benchmarks import gpu_day; gpu_day.write_reference(*sys.argv[1:])"
+        settings = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
+        common.python("-c", code, path, robot, **settings)
     with np.load(path) as arrays:
         return dict(arrays)
 
 
 def seconds_per_call(call: Callable[[], object], duration: float) -> float:
-    """The fastest of the calls within the duration, of at least three calls."""
-    import jax
-
-    times: list[float] = []
-    jax.block_until_ready(call())
-    while len(times) < 3 or sum(times) < duration:
-        start = time.perf_counter()
-        jax.block_until_ready(call())
-        times.append(time.perf_counter() - start)
-    return min(times)
+    """The least time of a call within about the duration."""
+    (found,) = common.least_seconds({"": call}, duration).values()
+    return found
 
 
 def limits(duration: float) -> dict:
@@ -137,12 +111,10 @@ def row(job: str, implementation: str, batch: int, model, known: dict, measured:
     run, count = program(job)
     operands = [np.resize(known[name], (batch, known[name].shape[1])) for name in "qva"[:count]]
     operands = jax.device_put([np.float32(x) for x in operands])
-    way, _, graph = implementation.partition(" in a ")
     on_gpu = jax.default_backend() == "gpu"
     start = time.perf_counter()
-    with rbd.tree.implementation(way):
-        lowered = run.lower(model, *operands)
-        compiled = lowered.compile(compiler_options=GRAPH if graph and on_gpu else None)
+    with rbd.tree.implementation(implementation):
+        compiled = run.lower(model, *operands).compile()
     found: dict = {"compile_s": time.perf_counter() - start}
     if on_gpu:
         counts = gpu_programs.count(compiled.as_text())
@@ -153,8 +125,8 @@ def row(job: str, implementation: str, batch: int, model, known: dict, measured:
     for k, x in enumerate(jax.tree.leaves(compiled(model, *operands))):
         expected = known[f"{job}:{k}"][: min(batch, SAMPLES)]
         error = np.max(np.abs(np.asarray(x[:SAMPLES]) - expected)) / np.max(np.abs(expected))
-        errors.append(float(error))
-    found["error"] = max(errors)
+        errors.append(error)
+    found["error"] = float(np.max(errors))  # NaN if any result is NaN
     if not found["error"] < TOLERANCE:
         return found | {"failed": "the result is wrong"}
     us = 1e6 * seconds_per_call(lambda: compiled(model, *operands), duration)
@@ -182,29 +154,26 @@ def rows_of_others(
     command = [sys.executable, "-m", "benchmarks", "--robots", robot, "--batches", str(batch)]
     command += ["--jobs", ",".join(job_names), "--peers", ",".join(libraries)]
     command += ["--dtypes", "float32", "--out", str(out.absolute()), *options]
-    keys = [(job, library) for job in job_names for library in libraries]
-    root = pathlib.Path(__file__).parents[1]
     try:
-        done = subprocess.run(command, cwd=root, timeout=seconds, capture_output=True, text=True)
+        done = subprocess.run(
+            command, cwd=common.ROOT, timeout=seconds, capture_output=True, text=True
+        )
     except subprocess.TimeoutExpired:
         done = None
     if done is not None and done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1][:200]
         return [
             {"job": job, "implementation": library, "batch": batch, "failed": reason}
-            for job, library in keys
+            for job, library in itertools.product(job_names, libraries)
         ]
-    cells = json.loads(results.read_text())["cells"] if results.exists() else []
-    return [_row_of_cell(cell) for cell in cells if (cell["job"], cell["peer"]) in keys]
-
-
-def _row_of_cell(cell: dict) -> dict:
-    """A cell of `python -m benchmarks` as a row of this command."""
-    row = {"job": cell["job"], "implementation": cell["peer"], "batch": cell["batch"]}
-    row |= {key: cell[key] for key in ("compile_s", "error", "failed") if key in cell}
-    if "failed" not in cell:
-        row |= {"us": cell["min_us"] * cell["batch"], "ns_per_sample": 1e3 * cell["min_us"]}
-    return row
+    rows = []
+    for cell in json.loads(results.read_text())["cells"] if results.exists() else []:
+        row = {"job": cell["job"], "implementation": cell["peer"], "batch": batch}
+        row |= {key: cell[key] for key in ("compile_s", "error", "failed") if key in cell}
+        if "failed" not in cell:
+            row |= {"us": cell["min_us"] * cell["batch"], "ns_per_sample": 1e3 * cell["min_us"]}
+        rows.append(row)
+    return rows
 
 
 def run(

@@ -67,11 +67,6 @@ def states(nq: int, nv: int, floating: bool, seed: int = 0) -> dict[str, np.ndar
     return {"q": q, "v": v, "a": a, "tau": tau, "taus": taus}
 
 
-def directions(motors: int) -> np.ndarray:
-    """Two directions (2, STEPS, motors) for the directional derivatives of a rollout."""
-    return np.random.default_rng(1).normal(size=(2, STEPS, motors))
-
-
 def batch_of(array: np.ndarray, batch: int) -> np.ndarray:
     """The first `batch` rows, repeated as often as needed."""
     return np.ascontiguousarray(np.resize(array, (batch, *array.shape[1:])))
@@ -89,13 +84,14 @@ def checked(batch: int) -> np.ndarray:
     return np.concatenate([first, (batch // UNIQUE - 1) * UNIQUE + first])
 
 
-def tolerance(job: str, dtype: str, condition: float, finite_differences: bool) -> float:
+def tolerance(job: str, dtype: str, condition: float, coarse: bool) -> float:
     """The largest allowed error of a result, relative to the largest entry of its sample.
 
     - `condition`: the condition number of the mass matrix, for jobs that invert this matrix;
-    - `finite_differences`: whether the result or the reference is a finite difference.
+    - `coarse`: whether the result is a finite difference, or depends on the rule by which the
+      library integrates quaternions.
     """
-    if finite_differences:
+    if coarse:
         return 1e-3 if dtype == "float64" else 1e-2
     eps = float(np.finfo(dtype).eps)
     return eps * (1e5 + 10 * condition * JOBS[job].solves)

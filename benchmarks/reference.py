@@ -3,11 +3,6 @@
 `python -m benchmarks.reference FOLDER` reads robot.urdf, robot.json and states.npz in FOLDER. It
 writes reference.npz with results for the first jobs.CHECKED states: the arrays of job J as J_0,
 J_1, ...; and `condition`, the largest condition number of the mass matrices.
-
-MuJoCo integrates the linear velocity of a floating base in the axes of the world, so its step
-differs from the step of jaxrbd and Pinocchio. For robots with a floating base, `rollout_grad_along`
-has the derivatives of the result of MuJoCo's rollout along `jobs.directions`, by central
-differences.
 """
 
 import json
@@ -37,9 +32,6 @@ def main(folder: pathlib.Path) -> None:
         for k in range(len(results[0][job]))
     }
     arrays["condition"] = np.array(max(np.linalg.cond(M) for M in arrays["crba_0"]))
-    if robot["floating"]:
-        along = [_along(model, row) for row in rows]
-        arrays["rollout_grad_along"] = np.array(along)
     np.savez(folder / "reference.npz", **arrays)
 
 
@@ -89,37 +81,6 @@ def _rollout_gradient(model, data, q, v, taus) -> np.ndarray:
         along_v = along_v + da_dv.T @ along_a
         gradient[i] = (_symmetric(Minv) @ along_a)[model.nv - taus.shape[1] :]
     return gradient
-
-
-def _along(model, state) -> list[float]:
-    """Derivatives of |v|^2 / 2 after MuJoCo's rollout, along each of `jobs.directions`."""
-    h, data = 1e-2, model.createData()
-    found = []
-    for direction in jobs.directions(state["taus"].shape[1]):
-        ends = [
-            _mujoco_rollout(
-                model, data, state["q"], state["v"], state["taus"] + sign * h * direction
-            )
-            for sign in (1, -1)
-        ]
-        found.append((ends[0] - ends[1]) / (2 * h))
-    return found
-
-
-def _mujoco_rollout(model, data, q, v, taus) -> float:
-    """|v|^2 / 2 after semi-implicit Euler, with the linear velocity in the axes of the world."""
-    q, v = q.copy(), v.copy()
-    for row in taus:
-        a = pin.aba(model, data, q, v, np.concatenate([np.zeros(6), row]))
-        R = pin.Quaternion(q[3:7]).matrix()
-        linear = R @ (v[:3] + jobs.DT * (a[:3] + np.cross(v[3:6], v[:3])))
-        v = v + jobs.DT * a
-        R = R @ pin.exp3(jobs.DT * v[3:6])
-        v[:3] = R.T @ linear
-        q[:3] += jobs.DT * linear
-        q[3:7] = pin.Quaternion(R).coeffs()
-        q[7:] += jobs.DT * v[6:]
-    return 0.5 * v @ v
 
 
 def _symmetric(M: np.ndarray) -> np.ndarray:

@@ -1,6 +1,5 @@
 """The results of a run as Markdown tables and a plot: `python -m benchmarks.report results.json`.
 
-`--clock cpu` shows CPU times of the processes instead of wall-clock times; see `session.summary`.
 `--publish` writes the tables into benchmarks/RESULTS.md and the plot into the same folder.
 """
 
@@ -18,15 +17,14 @@ from .peers import BASELINE
 NONE = "-"
 PUBLISHED = pathlib.Path(__file__).with_name("RESULTS.md")
 MARKS = "<!-- measured -->", "<!-- end -->"
-CLOCKS = {"wall": ("min_us", "median_us"), "cpu": ("cpu_min_us", "cpu_median_us")}
 
 
-def write(results: dict, out: pathlib.Path, clock: str = "wall") -> None:
+def write(results: dict, out: pathlib.Path) -> None:
     """Write results.md into `out` and, if matplotlib is installed, results.png."""
-    (out / "results.md").write_text(Tables(results, clock).markdown())
+    (out / "results.md").write_text(Tables(results).markdown())
     print(f"wrote {out / 'results.md'}")
     if importlib.util.find_spec("matplotlib"):
-        plot(results, out / "results.png", clock)
+        plot(results, out / "results.png")
 
 
 def table(head: list, rows: list[list]) -> str:
@@ -61,10 +59,8 @@ def rows_of(cells: list[dict], *keys: str) -> dict[tuple, dict[str, dict]]:
 class Tables:
     """The tables of a run."""
 
-    def __init__(self, results: dict, clock: str):
+    def __init__(self, results: dict):
         self.results, self.peers = results, results["peers"]
-        self.least, self.median = CLOCKS[clock]
-        self.clock = clock
 
     def markdown(self) -> str:
         """All tables, with the head, as one text."""
@@ -106,8 +102,6 @@ class Tables:
                     f"The machine was busy: the libraries had {own:.0%} of their core's time "
                     "(median)."
                 )
-            if self.clock == "cpu":
-                lines.append("The times are CPU times of the processes.")
         return "\n\n".join(lines) + "\n"
 
     def ratios(self, cells: list[dict], other: str, name: str) -> str:
@@ -117,7 +111,7 @@ class Tables:
 
         def ratio(job, column):
             row = rows.get((job, *column), {})
-            pair = [row.get(peer, {}).get(self.least) for peer in ("jaxrbd", other)]
+            pair = [row.get(peer, {}).get("min_us") for peer in ("jaxrbd", other)]
             return f"{pair[0] / pair[1]:.2f}" if all(pair) else NONE
 
         names = list(dict.fromkeys(job for job, _, _ in rows))
@@ -142,7 +136,7 @@ class Tables:
         if "failed" in cell:
             return short(cell["failed"])
         note = f", {cell['note']}" if cell.get("note") else ""
-        return f"{number(cell[self.least])} ({number(cell[self.median])}{note})"
+        return f"{number(cell['min_us'])} ({number(cell['median_us'])}{note})"
 
     def reasons(self, cells: list[dict]) -> str:
         """The list of the reasons of the empty cells."""
@@ -186,7 +180,7 @@ class Tables:
         return table(["robot", "job", *shown], body) if shown else ""
 
 
-def plot(results: dict, path: pathlib.Path, clock: str) -> None:
+def plot(results: dict, path: pathlib.Path) -> None:
     """Plot the time of every library, divided by jaxrbd's time.
 
     There is one row of plots per precision, and one column per robot.
@@ -200,14 +194,13 @@ def plot(results: dict, path: pathlib.Path, clock: str) -> None:
         return
     todo = list(dict.fromkeys(cell["job"] for cell in cells))
     batches = sorted({cell["batch"] for cell in cells})
-    least, _ = CLOCKS[clock]
     figure = Figure(figsize=(1 + 3.6 * len(names), 1 + 3.6 * len(dtypes)), layout="constrained")
     grid = figure.subplots(len(dtypes), len(names), squeeze=False, sharey=True)
     for i, dtype in enumerate(dtypes):
         for j, robot in enumerate(names):
             axes = grid[i, j]
             here = [c for c in cells if (c["dtype"], c["robot"]) == (dtype, robot)]
-            ours = {(c["job"], c["batch"]): c[least] for c in here if c["peer"] == "jaxrbd"}
+            ours = {(c["job"], c["batch"]): c["min_us"] for c in here if c["peer"] == "jaxrbd"}
             for k, peer in enumerate(p for p in results["peers"] if p != "jaxrbd"):
                 of = [c for c in here if c["peer"] == peer and (c["job"], c["batch"]) in ours]
                 x = [
@@ -215,7 +208,7 @@ def plot(results: dict, path: pathlib.Path, clock: str) -> None:
                     + 0.12 * (batches.index(c["batch"]) - (len(batches) - 1) / 2)
                     for c in of
                 ]
-                y = [c[least] / ours[c["job"], c["batch"]] for c in of]
+                y = [c["min_us"] / ours[c["job"], c["batch"]] for c in of]
                 axes.semilogy(x, y, ".", color=f"C{k}", label=peer)
             axes.axhline(1.0, color="black", linewidth=1)
             axes.set_title(f"{robot}, {dtype}")
@@ -235,23 +228,22 @@ def replace_measured(page: pathlib.Path, text: str) -> None:
     page.write_text(f"{before}{MARKS[0]}\n\n{text}\n{MARKS[1]}{after}")
 
 
-def publish(results: dict, clock: str) -> None:
+def publish(results: dict) -> None:
     """Replace the tables and the plot of PUBLISHED."""
     picture = "![Time of each library, divided by the time of jaxrbd](results.png)"
-    replace_measured(PUBLISHED, f"{picture}\n\n{Tables(results, clock).markdown()}")
-    plot(results, PUBLISHED.with_name("results.png"), clock)
+    replace_measured(PUBLISHED, f"{picture}\n\n{Tables(results).markdown()}")
+    plot(results, PUBLISHED.with_name("results.png"))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
     parser.add_argument("results", type=pathlib.Path)
-    parser.add_argument("--clock", choices=tuple(CLOCKS), default="wall")
     parser.add_argument("--publish", action="store_true")
     options = parser.parse_args()
     results = json.loads(options.results.read_text())
-    write(results, options.results.parent, options.clock)
+    write(results, options.results.parent)
     if options.publish:
-        publish(results, options.clock)
+        publish(results)
 
 
 if __name__ == "__main__":

@@ -78,12 +78,8 @@ class Robot:
 
 def make(name: str) -> Robot:
     """The robot with this name. Raises FileNotFoundError if example-robot-data is missing."""
-    if name.startswith("chain"):
-        return plain(name, tree([i - 1 for i in range(int(name[5:]))]))
-    if name.startswith("tree"):
-        return plain(name, tree([(i + 1) // 2 - 1 for i in range(int(name[4:]))]))
-    if name in jaxrbd.robot_names():
-        return plain(name, jaxrbd.load_robot(name))
+    if name not in FILES:
+        return plain(name, tree_of(name) or jaxrbd.load_robot(name))
     file, floating, locked = FILES[name]
     root_joint = "free_flyer" if floating else None
     with warnings.catch_warnings():
@@ -109,22 +105,26 @@ def plain(name: str, model: jaxrbd.Model) -> Robot:
     return Robot(name, tuple(renamed), tuple(moving))
 
 
-def tree(parents: list[int], rbd=jaxrbd) -> jaxrbd.Model:
-    """A tree of rods of 0.3 m on hinges, whose axes are x, y and z in turn.
+def tree_of(name: str) -> jaxrbd.Model | None:
+    """A chain `chainN` or a binary tree `treeN` of rods of 0.3 m, or None for another name.
 
-    `parents` need not be in depth-first order; `build_model` sorts the bodies. `rbd`: the package
-    jaxrbd of another checkout.
+    The axes of the hinges are x, y and z in turn.
     """
-    rod = rbd.model.link_inertia(0.5, (0.02, 0.0, 0.15), np.diag([0.004, 0.005, 0.001]))
-    links = [rbd.model.Link(f"link{i:03}", rod) for i in range(len(parents))]
+    kind, count = name.rstrip("0123456789"), name.lstrip("abcdefghijklmnopqrstuvwxyz")
+    if kind not in ("chain", "tree") or not count:
+        return None
+    numbers = range(int(count))
+    parents = [i - 1 if kind == "chain" else (i + 1) // 2 - 1 for i in numbers]
+    rod = jaxrbd.model.link_inertia(0.5, (0.02, 0.0, 0.15), np.diag([0.004, 0.005, 0.001]))
+    links = [jaxrbd.model.Link(f"link{i:03}", rod) for i in numbers]
     specs = []
     for i, parent in enumerate(parents):
         placement = np.eye(4)
         placement[:3, 3] = (0.05 * (-1) ** i, 0, 0.3) if parent >= 0 else (0, 0, 0)
-        kind = rbd.joints.Revolute(np.eye(3)[i % 3])
+        hinge = joints.Revolute(np.eye(3)[i % 3])
         on = None if parent < 0 else links[parent].name
-        specs.append(rbd.model.JointSpec(f"joint{i:03}", kind, on, links[i].name, placement))
-    return rbd.build_model(links, specs)
+        specs.append(jaxrbd.model.JointSpec(f"joint{i:03}", hinge, on, links[i].name, placement))
+    return jaxrbd.build_model(links, specs)
 
 
 def _physical(inertia: np.ndarray) -> np.ndarray:

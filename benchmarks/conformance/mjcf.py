@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxrbd import Model, so3
 from jaxrbd.conformance import Robot, Tree, about_com
+from jaxrbd.conformance.urdf import _text
 from jaxrbd.io.mujoco.coordinates import MujocoCoordinates
 
 # It has no planar and no helical joint, its mimic is a soft constraint, and links must have mass.
@@ -62,10 +63,6 @@ def stages(joint) -> list[tuple[str, np.ndarray | None]]:
         axes = np.eye(3) if kind == "Translation" else [getattr(stage, "axis", None)]
         found += [(STAGES[kind], axis) for axis in axes]
     return found
-
-
-def _text(numbers) -> str:
-    return " ".join(repr(float(x)) for x in numbers)
 
 
 def _placed(q, places):

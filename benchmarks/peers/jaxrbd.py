@@ -58,12 +58,10 @@ class Library(_jax.Library):
 
     def rollout_grad(self, q, v, taus):
         def step(q, v, row):
+            # The step of Pinocchio; `semi_implicit_euler` adds linear velocities in fixed axes.
             tau = jnp.concatenate([jnp.zeros(6 * self.floating, row.dtype), row])
-
-            def dynamics(q, v):
-                return rbd.forward_dynamics(self.model, q, v, tau)
-
-            return rbd.integrators.semi_implicit_euler(self.model, dynamics, q, v, jobs.DT)
+            v = v + jobs.DT * rbd.forward_dynamics(self.model, q, v, tau)
+            return rbd.integrate(self.model, q, jobs.DT * v), v
 
         def loss(taus):
             _, vs = rbd.integrators.rollout(step, (q, v), taus)

@@ -1,9 +1,8 @@
-"""What the studies share: options, other checkouts, processes, compiled programs, times, tables."""
+"""What the studies share: options, processes, compiled programs, times, random states, tables."""
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import pathlib
 import subprocess
@@ -11,38 +10,43 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).parents[2]
+TURN = 0.05  # s, the least time of a turn
 
 
-def parser(doc: str | None) -> argparse.ArgumentParser:
-    """A parser with the first line of a module's docstring."""
-    return argparse.ArgumentParser(description=(doc or "").splitlines()[0])
+def options(doc: str | None, *words: str, argv=None, **defaults) -> argparse.Namespace:
+    """The options of a study, from their default values; `--help` prints the docstring.
+
+    A tuple is a list `A,B`, and False is a flag. `words`: the names of positional arguments, each
+    of any number.
+    """
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=doc, formatter_class=raw)
+    for name in words:
+        parser.add_argument(name, nargs="*")
+    for name, value in defaults.items():
+        option = f"--{name.replace('_', '-')}"
+        if value is False:
+            parser.add_argument(option, action="store_true")
+        elif isinstance(value, tuple):
+            kind = type(value[0])
+            read = lambda text, kind=kind: tuple(map(kind, text.split(",")))  # noqa: E731
+            text = ",".join(map(str, value))
+            parser.add_argument(option, type=read, default=value, metavar="A,B", help=text)
+        else:
+            parser.add_argument(option, type=type(value), default=value, help=str(value))
+    return parser.parse_args(argv)
 
 
-def names(text: str) -> tuple[str, ...]:
-    """The words of an option `A,B`."""
-    return tuple(text.split(","))
+def start(double: bool = True) -> None:
+    """Select the precision, switch off the cache of programs, and print the machine."""
+    import jax
 
+    from benchmarks import session
 
-def counts(text: str) -> tuple[int, ...]:
-    """The numbers of an option `N,M`."""
-    return tuple(map(int, text.split(",")))
-
-
-def versions(baseline: pathlib.Path | None) -> dict:
-    """The package jaxrbd and, if a folder is given, the package of this other checkout."""
-    import jaxrbd
-
-    found = {"jaxrbd": jaxrbd}
-    if baseline:
-        folder = baseline.resolve() / "jaxrbd"
-        spec = importlib.util.spec_from_file_location(
-            "jaxrbd_baseline", folder / "__init__.py", submodule_search_locations=[str(folder)]
-        )
-        if spec is None or spec.loader is None:
-            raise SystemExit(f"{folder} is no package")
-        sys.modules[spec.name] = found["baseline"] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(found["baseline"])
-    return found
+    jax.config.update("jax_enable_x64", double)
+    jax.config.update("jax_enable_compilation_cache", False)
+    device = jax.devices()[0].device_kind
+    print(f"{session.machine()['processor']}, {device}, JAX {jax.__version__}\n")
 
 
 def python(*words: object, **environment: str) -> str:
@@ -82,6 +86,11 @@ class Program:
         self.compiled = lowered.compile()
         self.trace_s, self.compile_s = middle - start, time.process_time() - middle
 
+    @property
+    def compilation(self) -> str:
+        """The seconds to trace and compile, as text."""
+        return f"{self.trace_s + self.compile_s:.1f}"
+
     def call(self):
         """The result, when it is computed."""
         import jax
@@ -89,41 +98,73 @@ class Program:
         return jax.block_until_ready(self.compiled(*self.arguments))
 
 
-def least_seconds(calls: dict, repeat: int, turn: float = 0.0, most: float = float("inf")) -> dict:
-    """The least time of each function. The functions take turns, at most `repeat` each.
+def least_seconds(calls: dict, seconds: float = 1.0) -> dict:
+    """The least time of a call of each function. The functions take turns.
 
     On a CPU it is the processor time; on a GPU it is the wall-clock time until the result is there.
-    A turn has one call, and more until it took `turn` seconds: the first call of a short function
-    pays for memory that the system took back after a long one. After its second turn, a function
-    that took `most` seconds has no more turns.
+    A function has at least three turns, and more turns until it took `seconds`. A short function
+    has several calls in a turn: the first one pays for memory that the system took back after a
+    long function.
     """
     import jax
 
     clock = time.process_time if jax.default_backend() == "cpu" else time.perf_counter
     found, spent = dict.fromkeys(calls, float("inf")), dict.fromkeys(calls, 0.0)
-    for k in range(repeat):
+    turns = 0
+    while turns < 3 or min(spent.values()) < seconds:
         for name, call in calls.items():
-            if k > 1 and spent[name] >= most:
-                continue
-            end = spent[name] + turn
-            while True:
+            end = spent[name] + TURN
+            while spent[name] < end and (turns < 3 or spent[name] < seconds):
                 start = clock()
                 jax.block_until_ready(call())
-                seconds = clock() - start
-                spent[name] += seconds
-                found[name] = min(found[name], seconds)
-                if spent[name] >= end:
-                    break
+                taken = clock() - start
+                spent[name] += taken
+                found[name] = min(found[name], taken)
+        turns += 1
     return found
 
 
-def machine() -> str:
-    """The processor and the version of JAX."""
+def in_turn_and_in_batches(function, problems, size: int):
+    """The results of a function, which solves one problem after the other, and its compilation.
+
+    Also the processor times per problem: in turn, and in batches of `size` problems at once.
+    `problems`: arrays with a leading axis of problems.
+    """
     import jax
 
-    from benchmarks import session
+    count = len(jax.tree.leaves(problems)[0])
+    whole = count // size * size
+    batches = jax.tree.map(lambda x: x[:whole].reshape(-1, size, *x.shape[1:]), problems)
+    found = []
+    for one, inputs in ((function, problems), (jax.vmap(function), batches)):
+        program = Program(lambda x, one=one: jax.lax.map(one, x), inputs, batched=False)
+        start = time.process_time()
+        found.append((program.call(), time.process_time() - start, program.compilation))
+    (results, in_turn, compilation), (_, in_batches, _) = found
+    return results, compilation, in_turn / count, in_batches / whole
 
-    return f"{session.machine()['processor']}, JAX {jax.__version__}"
+
+def in_mujoco(robot, qpos, qvel, control, steps: int):
+    """The states (batch, steps, size) of a simulation by MuJoCo, with constant controls."""
+    import mujoco
+    import numpy as np
+    from mujoco import rollout
+
+    size = mujoco.mj_stateSize(robot, mujoco.mjtState.mjSTATE_FULLPHYSICS)
+    state = np.zeros((len(qpos), size))
+    state[:, 1 : 1 + robot.nq + robot.nv] = np.concatenate([qpos, qvel], axis=1)
+    controls, data = np.tile(control[:, None], (1, steps, 1)), mujoco.MjData(robot)
+    return lambda: rollout.rollout(robot, data, state, controls)[0]
+
+
+def random_configurations(model, count: int):
+    """Random configurations (count, nq), in the precision of the model."""
+    import jax
+
+    import jaxrbd
+
+    keys = jax.random.split(jax.random.key(0), count)
+    return jax.vmap(jaxrbd.random_configuration, (None, 0))(model, keys)
 
 
 def head(*cells: object) -> None:

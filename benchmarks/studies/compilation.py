@@ -7,7 +7,6 @@ states. Each row of the table is measured in a fresh process. The table in docs/
 from this program.
 """
 
-import argparse
 import itertools
 import json
 import pathlib
@@ -86,29 +85,26 @@ def measure(source: str, robot: str, batch: int, folder: pathlib.Path) -> None:
 
 
 def main() -> None:
-    parser = common.parser(__doc__)
-    parser.add_argument("robot", nargs="?", default="humanoid")
-    parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.measure:
-        source, folder = options.measure
-        if source == "prepare":
-            return prepare(options.robot, pathlib.Path(folder))
-        return measure(source, options.robot, options.batch, pathlib.Path(folder))
-    print(f"{common.machine()}\n")
+    given = common.options(__doc__, "robot", batch=64, measure="", folder="")
+    (robot,), batch = given.robot or ["humanoid"], given.batch
+    if given.measure == "prepare":
+        return prepare(robot, pathlib.Path(given.folder))
+    if given.measure:
+        return measure(given.measure, robot, batch, pathlib.Path(given.folder))
+    common.start(double=False)
     common.head(f"seconds, best of {REPEAT}", *STEPS)
     found: dict[str, list[list[float]]] = {way: [] for way in WAYS}
-    words = "-m", __spec__.name, options.robot, "--batch", options.batch, "--measure"
+    words = "-m", __spec__.name, robot, "--batch", batch, "--measure"
     for _ in range(REPEAT):
         with tempfile.TemporaryDirectory() as folder:
-            common.python(*words, "prepare", folder)
+            common.python(*words, "prepare", "--folder", folder)
             cache = {
                 "JAX_COMPILATION_CACHE_DIR": f"{folder}/cache",
                 "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             }
             for way, (source, cached) in WAYS.items():
-                output = common.python(*words, source, folder, **(cache if cached else {}))
+                variables = cache if cached else {}
+                output = common.python(*words, source, "--folder", folder, **variables)
                 found[way].append(json.loads(output))
     for way, runs in found.items():
         common.row(way, *(f"{x:.2f}" for x in min(runs, key=lambda steps: steps[-1])))

@@ -1,41 +1,37 @@
 """Times of `contact_step` for a quadruped that is dropped on the ground, beside MuJoCo.
 
     NPROC=1 taskset -c 0 python -m benchmarks.studies.contact
-    NPROC=1 taskset -c 0 python -m benchmarks.studies.contact --baseline ../older --peers none
 
-The bundled quadruped has four spheres as feet, a friction coefficient of 0.7, dry friction of
-0.2 N m (`--dry-friction`), limits and PD control of its joints, and the time step is 2 ms, in
-single precision. The robots of a batch start at heights of 0.33 to 0.55 m with random velocities.
-They fall, land, slide, and stand or fall over.
+The bundled quadruped has four spheres as feet, a friction coefficient of 0.7, dry friction in its
+joints or none, limits and PD control of its joints, and the time step is 2 ms, in single precision.
+The robots of a batch start at heights of 0.33 to 0.55 m with random velocities. They fall, land,
+slide, and stand or fall over.
 
 - `step`, `gradient`: one step with given joint torques, from states of the first 0.8 s, and the
   gradient of the sum of squares of its result with respect to q, v and tau;
 - `drop`: 1,000 steps, per step;
 - `rest`: one step with the control from the states after these steps;
-- `residual`: the largest residual of the steps; `compile`: the compilation time.
+- `residual`: the largest residual of the steps; `compile`: of the step and of the gradient.
 
-Times are processor times in microseconds per sample, the best of several runs in which all programs
-take turns. MuJoCo runs in compiled C, in double precision. It solves another model of contact, with
-its default options.
+Times are processor times in microseconds per sample. All programs take turns. MuJoCo runs in
+compiled C, in double precision. It solves another model of contact, with its default options.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import pathlib
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+import jaxrbd as rbd
 from benchmarks.studies import common
+from jaxrbd import actuators, contact
 
 DT, FRICTION, RADIUS = 2e-3, 0.7, 0.02
 STIFFNESS, DAMPING, EFFORT = 60.0, 2.0, 40.0
-TURN = 0.1  # s, the least processor time of a program in its turn
 ANGLES = {"hip": 0.0, "thigh": 0.8, "knee": -1.6}
-COLUMNS = "step", "gradient", "drop", "rest"
 
 
 def posture(model) -> np.ndarray:
@@ -56,9 +52,8 @@ def starts(model, batch: int) -> tuple[jax.Array, jax.Array]:
     return jnp.asarray(q, jnp.float32), jnp.asarray(v, jnp.float32)
 
 
-def robot(rbd, dry_friction: float):
-    """The quadruped of one version of jaxrbd, its feet on the ground, and its control."""
-    contact, actuators = rbd.contact, rbd.actuators
+def robot(dry_friction: float):
+    """The quadruped, its feet on the ground, and its control."""
     model = rbd.load_robot("quadruped")
     dry = dry_friction * (np.arange(model.nv) >= 6)
     model = dataclasses.replace(model, friction=dry).with_dissipation().astype(jnp.float32)
@@ -73,12 +68,12 @@ def robot(rbd, dry_friction: float):
     return model, scene, contact.Servo(gains, held)
 
 
-def programs(rbd, batch: int, steps: int, dry_friction: float):
-    """The program of each column for one version of jaxrbd, and the largest residual of a drop."""
-    model, scene, servo = robot(rbd, dry_friction)
+def programs(batch: int, steps: int, dry_friction: float):
+    """The program of each column, and the largest residual of a drop."""
+    model, scene, servo = robot(dry_friction)
 
     def step(q, v, tau):
-        found = rbd.contact.contact_step(model, scene, q, v, tau, DT)
+        found = contact.contact_step(model, scene, q, v, tau, DT)
         return found.q, found.v, found.residual
 
     def gradient(q, v, tau):
@@ -89,7 +84,7 @@ def programs(rbd, batch: int, steps: int, dry_friction: float):
 
     def held_step(q, v):
         still = jnp.zeros(18, jnp.float32)
-        return rbd.contact.contact_step(model, scene, q, v, still, DT, servo=servo)
+        return contact.contact_step(model, scene, q, v, still, DT, servo=servo)
 
     def drop(q, v):
         def advance(state, _):
@@ -127,14 +122,13 @@ def in_mujoco(dry_friction: float):
     spec.option.timestep = DT
     spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
     plane, sphere = mujoco.mjtGeom.mjGEOM_PLANE, mujoco.mjtGeom.mjGEOM_SPHERE
-    friction = [FRICTION, 0.005, 0.0001]
     # Feet touch the ground, and not each other.
-    spec.worldbody.add_geom(type=plane, size=[5, 5, 1], friction=friction, contype=1, conaffinity=2)
+    ground, foot = {"contype": 1, "conaffinity": 2}, {"contype": 2, "conaffinity": 1}
+    friction = [FRICTION, 0.005, 0.0001]
+    spec.worldbody.add_geom(type=plane, size=[5, 5, 1], friction=friction, **ground)
     for body in spec.bodies:
         if body.name.endswith("_foot"):
-            body.add_geom(
-                type=sphere, size=[RADIUS, 0, 0], friction=friction, contype=2, conaffinity=1
-            )
+            body.add_geom(type=sphere, size=[RADIUS, 0, 0], friction=friction, **foot)
     for joint in spec.joints:
         if joint.type == mujoco.mjtJoint.mjJNT_HINGE:
             motor = spec.add_actuator(target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
@@ -145,64 +139,34 @@ def in_mujoco(dry_friction: float):
     return spec.compile()
 
 
-def with_mujoco(model, batch: int, steps: int, dry_friction: float):
+def with_mujoco(batch: int, steps: int, dry_friction: float):
     """A function that simulates the drop of each robot with MuJoCo."""
-    import mujoco
-    from mujoco import rollout
-
-    robot = in_mujoco(dry_friction)
-    data = mujoco.MjData(robot)
+    model, compiled = rbd.load_robot("quadruped"), in_mujoco(dry_friction)
     # MuJoCo's joints have the order of their names, and its quaternions are wxyz.
-    names = [robot.joint(i).name for i in range(1, robot.njnt)]
-    order = [model.joint_names[1:].index(name) for name in names]
+    names = [compiled.joint(i).name for i in range(1, compiled.njnt)]
+    order = np.array([model.joint_names[1:].index(name) for name in names])
     q, v = (np.asarray(x, float) for x in starts(model, batch))
-    start = q[:, :3], q[:, 6:7], q[:, 3:6], q[:, 7:][:, order], v[:, :6], v[:, 6:][:, order]
-    state = np.zeros((batch, mujoco.mj_stateSize(robot, mujoco.mjtState.mjSTATE_FULLPHYSICS)))
-    state[:, 1 : 1 + robot.nq + robot.nv] = np.concatenate(start, axis=1)
-    control = np.tile(posture(model)[order], (batch, steps, 1))
-    return lambda: rollout.rollout(robot, data, state, control)[0]
-
-
-def repeated(program: common.Program, count: int):
-    """The result of the last of `count` calls of a program."""
-    for _ in range(count):
-        result = program.compiled(*program.arguments)
-    return result
+    qpos = np.concatenate([q[:, [0, 1, 2, 6, 3, 4, 5]], q[:, 7 + order]], axis=1)
+    qvel = np.concatenate([v[:, :6], v[:, 6 + order]], axis=1)
+    control = np.tile(posture(model)[order], (batch, 1))
+    return common.in_mujoco(compiled, qpos, qvel, control, steps)
 
 
 def main() -> None:
-    parser = common.parser(__doc__)
-    parser.add_argument("--batches", type=common.counts, default=(64, 1024))
-    parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--dry-friction", type=float, default=0.2, help="of each joint, N m")
-    parser.add_argument("--peers", choices=("mujoco", "none"), default="mujoco")
-    parser.add_argument("--baseline", type=pathlib.Path, help="another checkout of jaxrbd")
-    options = parser.parse_args()
-    versions = common.versions(options.baseline)
-    print(f"{common.machine()}\n")
+    given = common.options(__doc__, batch=64, steps=1000)
+    common.start(double=False)
     units = "step, us", "gradient, us", "drop, us per step", "rest, us"
-    common.head("program", "batch", *units, "residual", "compile, s")
-    for batch in options.batches:
-        size = batch, options.steps, options.dry_friction
-        calls, last_cells = {}, {"MuJoCo": ("-", "-")}
-        # A call of "drop" has all steps; short programs are called several times in a row.
-        steps = {name: max(1, 4096 // batch) for name in COLUMNS} | {"drop": options.steps}
-        for version, rbd in versions.items():
-            found, residual = programs(rbd, *size)
-            for name, program in found.items():
-                count = 1 if name == "drop" else steps[name]
-                calls[version, name] = functools.partial(repeated, program, count)
-            seconds = [f"{name} {found[name].compile_s:.1f}" for name in ("step", "gradient")]
-            last_cells[version] = f"{residual:.1e}", ", ".join(seconds)
-        if options.peers == "mujoco":
-            model = versions["jaxrbd"].load_robot("quadruped")
-            calls["MuJoCo", "drop"] = with_mujoco(model, *size)
-        times = common.least_seconds(calls, options.repeat, TURN)
-        for program in dict.fromkeys(program for program, _ in calls):
-            us = {name: 1e6 * times.get((program, name), 0) / batch / steps[name] for name in steps}
-            cells = [f"{us[name]:.2f}" if us[name] else "-" for name in COLUMNS]
-            common.row(program, batch, *cells, *last_cells[program])
+    common.head("program", "dry friction", *units, "residual", "compile, s")
+    for dry_friction in (0.2, 0.0):
+        found, residual = programs(given.batch, given.steps, dry_friction)
+        calls = {name: program.call for name, program in found.items()}
+        calls["MuJoCo"] = with_mujoco(given.batch, given.steps, dry_friction)
+        us = {name: 1e6 * x / given.batch for name, x in common.least_seconds(calls).items()}
+        us["drop"], us["MuJoCo"] = us["drop"] / given.steps, us["MuJoCo"] / given.steps
+        cells = [f"{us[name]:.2f}" for name in found]
+        compiling = ", ".join(f"{found[name].compile_s:.1f}" for name in ("step", "gradient"))
+        common.row("contact_step", dry_friction, *cells, f"{residual:.1e}", compiling)
+        common.row("MuJoCo", dry_friction, "-", "-", f"{us['MuJoCo']:.2f}", "-", "-", "-")
 
 
 if __name__ == "__main__":

@@ -4,18 +4,18 @@
     taskset -c 0 python -m benchmarks.studies.crocoddyl_comparison ENV/bin/python
 
 Crocoddyl runs in its own environment (`crocoddyl_peer.py`). Both solvers have the same robots,
-costs, stages and guess. To prove that the problems are the same, the script compares the costs and
-the dynamics of some stages at random states and controls. It also computes the cost of the controls
-of Crocoddyl with the functions of jaxrbd.
+costs, stages and guess. To prove that the problems are the same, the script computes the cost of
+the controls of Crocoddyl with the functions of jaxrbd; `tests/test_crocoddyl.py` compares single
+stages at random states.
 
 The residual is the largest error of the optimality conditions, of `kkt_residual`. The trajectories
 of Crocoddyl are rollouts. Their costates follow from the derivatives of Crocoddyl.
 
-The times are those of the processor, the least of five solves. With `--batch 64`, jaxrbd also
-solves 64 problems in one program, from starts near the start of the problem, with as many
-iterations as the single solve takes: all at once (`jax.vmap`), and in turn (`jax.lax.map`). The
-times of these rows are per problem. A problem can have several local minima. Parts of the double
-pendulum are Python classes in Crocoddyl, so its iterations are slow there.
+The times are those of the processor. With `--batch 64`, jaxrbd also solves 64 problems in one
+program, from starts near the start of the problem, with as many iterations as the single solve
+takes: all at once (`jax.vmap`), and in turn (`jax.lax.map`). The times of these rows are per
+problem. A problem can have several local minima. Parts of the double pendulum are Python classes in
+Crocoddyl, so its iterations are slow there.
 """
 
 from __future__ import annotations
@@ -158,60 +158,35 @@ def restated(result, robots):
     return problem, x0, x0
 
 
-def stage(problem, p):
-    """The function (t, x, u) to the state after a stage and its cost."""
-
-    @jax.jit
-    def found(*x):
-        common = problem.common(*x, p)
-        return problem.dynamics(*x, p, *common), scalar(problem.cost(*x, p, *common))
-
-    return found
+def peer(python, *words, text=None):
+    """The results of `crocoddyl_peer.py` in another interpreter, one per line of its output."""
+    command = [python, str(Path(__file__).with_name("crocoddyl_peer.py")), *words]
+    done = subprocess.run(command, input=text, stdout=subprocess.PIPE, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def scalar(cost):
     return cost if cost.ndim == 0 else jnp.sum(cost * cost) / 2
 
 
-def node_errors(problem, p, nodes, evaluate):
-    """The largest relative errors of the cost and of the state after the stage, per node."""
-    (m,) = {len(node["u"]) for node in nodes if node["u"]}
-    found = []
-    for node in nodes:
-        x, error = state(node["x"]), 0.0
-        if node["stage"] < 0:
-            cost = scalar(problem.terminal_cost(x, p))
-        else:
-            after, cost = evaluate(node["stage"], x, jnp.asarray(node["u"] or [0.0] * m))
-            gap = problem.space.difference(state(node["after"]), after)
-            size = problem.space.difference(x, after)
-            error = jnp.max(jnp.abs(gap)) / jnp.max(jnp.abs(size))
-        found.append((float(abs(cost / node["cost"] - 1)), float(error)))
-    return found
-
-
-def controls_cost(problem, x, p, us, evaluate):
+def cost_of_controls(problem, x, p, us):
     """The cost of the motion from x with the controls us."""
+
+    @jax.jit
+    def stage(t, x, u):
+        shared = problem.common(t, x, u, p)
+        return problem.dynamics(t, x, u, p, *shared), scalar(problem.cost(t, x, u, p, *shared))
+
     total = 0.0
     for t, u in enumerate(us):
-        x, cost = evaluate(t, x, jnp.asarray(u))
+        x, cost = stage(t, x, u)
         total += cost
-    return total + scalar(problem.terminal_cost(x, p))
+    return float(total + scalar(problem.terminal_cost(x, p)))
 
 
 def state(x):
     """A state from lists: a vector, or the pair (q, v)."""
     return tuple(map(jnp.asarray, x)) if isinstance(x[0], list) else jnp.asarray(x)
-
-
-def row(name, solver, cost, residual, iterations, seconds):
-    times = f"{seconds * 1e3:.3g}", f"{seconds * 1e3 / iterations:.3g}"
-    common.row(name, solver, f"{cost:.10g}", iterations, f"{residual:.1e}", *times)
-
-
-def solver(problem, p, guess, **options):
-    """A function from the initial state to the solution."""
-    return lambda x0: optimal_control.solve(problem, x0, p, guess, **options)
 
 
 def batch_seconds(solve, problem, x0, batch):
@@ -221,80 +196,55 @@ def batch_seconds(solve, problem, x0, batch):
     starts = jax.vmap(lambda dx: problem.space.retract(x0, dx))(changes)
     ways = {f"batch of {batch}": jax.vmap(solve)}
     ways[f"{batch} in turn"] = lambda starts: jax.lax.map(solve, starts)
-    for name, way in ways.items():
-        program = common.Program(way, starts, batched=False)
-        yield name, common.least_seconds({name: program.call}, 3)[name] / batch
+    calls = {name: common.Program(way, starts, batched=False).call for name, way in ways.items()}
+    return {name: x / batch for name, x in common.least_seconds(calls).items()}
 
 
-def check(result, problem, x0, p):
-    """Raise SystemExit if costs or states differ from those of Crocoddyl; return the cost."""
-    name, evaluate = result["name"], stage(problem, p)
-    errors = node_errors(problem, p, result["nodes"], evaluate)
-    if max(map(max, errors)) > 1e-9:
-        raise SystemExit(f"{name}: the relative errors of costs and states are {errors}")
-    cost = controls_cost(problem, x0, p, result["us"], evaluate)
-    if abs(cost - result["cost"]) > 1e-8 * abs(cost):
-        raise SystemExit(f"{name}: Crocoddyl's cost is {result['cost']}, jaxrbd's is {cost}")
-    return float(cost)
-
-
-def compare(result, hessians, batch):
+def compare(result, batch):
     name = result["name"]
     problem, x0, p = restated(result, result["robots"])
-    cost = check(result, problem, x0, p)
-    us = jnp.asarray(result["guess"])
-    guess = jax.tree.map(lambda x: jnp.repeat(x[None], len(us) + 1, axis=0), x0), us
-    for hessian in hessians:
-        options = {"hessian": hessian, "tolerance": TOLERANCES.get(name, TOLERANCE)}
-        solve = solver(problem, p, guess, iterations=500, **options)
+    us = jnp.asarray(result["us"])
+    cost = cost_of_controls(problem, x0, p, us)
+    if abs(cost - result["cost"]) > 1e-8 * abs(cost):
+        raise SystemExit(f"{name}: Crocoddyl's cost is {result['cost']}, jaxrbd's is {cost}")
+    guess = jnp.asarray(result["guess"])
+    guess = jax.tree.map(lambda x: jnp.repeat(x[None], len(us) + 1, axis=0), x0), guess
+
+    def solver(**options):
+        return lambda x0: optimal_control.solve(problem, x0, p, guess, **options)
+
+    def row(solver, cost, solution, iterations, seconds):
+        residual = float(optimal_control.kkt_residual(problem, x0, p, solution).largest)
+        ms = f"{seconds * 1e3:.3g}", f"{seconds * 1e3 / iterations:.3g}"
+        common.row(name, solver, f"{cost:.10g}", iterations, f"{residual:.1e}", *ms)
+
+    for hessian in ("gauss_newton", "exact"):
+        tolerance = TOLERANCES.get(name, TOLERANCE)
+        solve = solver(iterations=500, hessian=hessian, tolerance=tolerance)
         found = jax.block_until_ready(solve(x0))
-        seconds = common.least_seconds({name: lambda solve=solve: solve(x0)}, 5)[name]
-        if hessian == hessians[0]:
-            residual = kkt(problem, x0, p, found._replace(**trajectory(result)))
-            count = result["iterations"]
-            row(name, "Crocoddyl, FDDP", cost, residual, count, result["seconds"])
-        residual, count = kkt(problem, x0, p, found), int(found.iterations)
+        (seconds,) = common.least_seconds({name: lambda solve=solve: solve(x0)}).values()
+        if hessian == "gauss_newton":
+            states = [state(x) for x in result["xs"]]
+            xs = jax.tree.map(lambda *x: jnp.stack(x), *states)
+            theirs = found._replace(xs=xs, us=us, costates=jnp.asarray(result["costates"]))
+            row("Crocoddyl, FDDP", cost, theirs, result["iterations"], result["seconds"])
+        count = int(found.iterations)
         status = optimal_control.Status(int(found.status)).name.lower()
-        of = f"jaxrbd, {hessian}"
-        row(name, f"{of}: {status}", float(found.cost), residual, count, seconds)
+        times = {status: seconds}
         if batch:
             fixed = {"iterations": count, "tolerance": 0.0, "fixed_iterations": True}
-            solve = solver(problem, p, guess, hessian=hessian, **fixed)
-            for label, seconds in batch_seconds(solve, problem, x0, batch):
-                row(name, f"{of}: {label}", float(found.cost), residual, count, seconds)
-
-
-def trajectory(result):
-    """The states, controls and costates of Crocoddyl."""
-    states = [state(x) for x in result["xs"]]
-    return {
-        "xs": jax.tree.map(lambda *x: jnp.stack(x), *states),
-        "us": jnp.asarray(result["us"]),
-        "costates": jnp.asarray(result["costates"]),
-    }
-
-
-def kkt(problem, x0, p, solution):
-    return float(optimal_control.kkt_residual(problem, x0, p, solution).largest)
+            times |= batch_seconds(solver(hessian=hessian, **fixed), problem, x0, batch)
+        for label, seconds in times.items():
+            row(f"jaxrbd, {hessian}: {label}", float(found.cost), found, count, seconds)
 
 
 def main():
-    parser = common.parser(__doc__)
-    parser.add_argument("python", help="the interpreter of the environment of Crocoddyl")
-    names = (*PROBLEMS, *GAITS)
-    parser.add_argument("--problem", choices=names, action="append", help="default: all")
-    parser.add_argument("--hessian", choices=HESSIANS, action="append", help="default: both")
-    parser.add_argument("--batch", type=int, help="also solve this number of problems at once")
-    words = parser.parse_args()
-    peer = Path(__file__).with_name("crocoddyl_peer.py")
-    command = [words.python, str(peer), *(words.problem or ())]
-    jax.config.update("jax_enable_x64", True)
-    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    print(f"{common.machine()}\n")
+    given = common.options(__doc__, "python", problems=(*PROBLEMS, *GAITS), batch=0)
+    common.start()
     per_iteration = "residual", "ms", "ms per iteration"
     common.head("problem", "solver", "cost", "iterations", *per_iteration)
-    for line in output.splitlines():
-        compare(json.loads(line), words.hessian or HESSIANS, words.batch)
+    for result in peer(*given.python, *given.problems):
+        compare(result, given.batch)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     pip install -r benchmarks/peers/brax.txt -e .     # into a new environment
     python -m benchmarks.studies.environment_speed [--libraries jaxrbd,mjx] [--horizons 8]
 
-All libraries simulate the same quadruped, from one MJCF text: four feet on a plane, twelve joints
-with position actuators. A step of the environment has five steps of the physics of 4 ms, an
+All libraries simulate the same quadruped, from the file quadruped.xml: four feet on a plane, twelve
+joints with position actuators. A step of the environment has five steps of the physics of 4 ms, an
 observation and a reward. The gradient is the gradient of the sum of the rewards of a window with
 respect to the actions. The rows "gradient" compute each step of the window again in the backward
 pass (`jax.checkpoint`); the rows "gradient, stored" store what the step needs. With jaxrbd, this is
@@ -17,13 +17,13 @@ the state and the solution of each step of the physics.
   gradient method. With four iterations the trunk tilts by 10 degrees, with one the robot falls.
 
 Single precision, one process, one thread, without a cache of compiled programs. All times are CPU
-times of the process, which depend little on other programs. A time is the fastest of calls, in
-turns of the libraries. After 1 s with the action 0, the heights of the trunk are compared; a
-library whose height differs by more than 1 cm from the median is not timed.
+times of the process, which depend little on other programs; the libraries take turns. A library
+whose trunk is not at 31.2 cm within 1 cm after 1 s with the action 0 is not timed.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -37,58 +37,13 @@ from benchmarks.studies import common
 SUBSTEPS, DT = 5, 0.004  # of the physics
 STROKE = 0.5  # rad
 HOME = np.tile(np.float32([0.0, 0.7, -1.4]), 4)
-HEIGHT = 0.33  # m
-SECONDS = 2.0  # of the CPU, for the calls of one program
-LEGS = {"fl": (0.18, 0.05), "fr": (0.18, -0.05), "hl": (-0.18, 0.05), "hr": (-0.18, -0.05)}
+HEIGHT, RESTING = 0.33, 0.312  # m, at the start and after 1 s
 
 
 def mjcf(iterations: int = 1) -> str:
-    """The quadruped: 15 kg, legs of 0.4 m; only the feet touch the ground.
-
-    `iterations`: of MJX's or Brax's solver of contact.
-    """
-    legs = ""
-    for name, (x, y) in LEGS.items():
-        side = np.sign(y)
-        legs += f"""
-      <body name="{name}_hip" pos="{x} {y} 0">
-        <inertial pos="0 {0.03 * side} 0" mass="0.6" diaginertia="6e-4 4e-4 6e-4"/>
-        <joint name="{name}_1" axis="1 0 0"/>
-        <body name="{name}_thigh" pos="0 {0.08 * side} 0">
-          <inertial pos="0 0 -0.1" mass="1" diaginertia="3.6e-3 3.6e-3 3e-4"/>
-          <joint name="{name}_2" axis="0 1 0"/>
-          <body name="{name}_shank" pos="0 0 -0.2">
-            <inertial pos="0 0 -0.12" mass="0.3" diaginertia="1.3e-3 1.3e-3 5e-5"/>
-            <joint name="{name}_3" axis="0 1 0"/>
-            <geom name="{name}_foot" size="0.02" pos="0 0 -0.2" contype="1"/>
-          </body>
-        </body>
-      </body>"""
-    actuators = "".join(
-        f'<position joint="{name}_{i}" kp="60" kv="2" forcerange="-40 40"/>'
-        for name in LEGS
-        for i in (1, 2, 3)
-    )
-    home = " ".join(map(str, [0, 0, HEIGHT, 1, 0, 0, 0, *HOME]))
-    return f"""
-<mujoco>
-  <option timestep="{DT}" iterations="{iterations}" ls_iterations="5">
-    <flag eulerdamp="disable"/>
-  </option>
-  <default>
-    <geom contype="0" conaffinity="0" friction="0.8" condim="3"/>
-    <joint armature="0.01" damping="0.1" frictionloss="0.1"/>
-  </default>
-  <worldbody>
-    <geom name="floor" type="plane" size="0 0 1" conaffinity="1"/>
-    <body name="trunk" pos="0 0 {HEIGHT}">
-      <freejoint/>
-      <inertial pos="0 0 0" mass="7.4" diaginertia="0.0163 0.0965 0.0979"/>{legs}
-    </body>
-  </worldbody>
-  <actuator>{actuators}</actuator>
-  <keyframe><key name="home" qpos="{home}"/></keyframe>
-</mujoco>"""
+    """The quadruped as MJCF text. `iterations`: of MJX's or Brax's solver of contact."""
+    text = (common.ROOT / "benchmarks" / "studies" / "quadruped.xml").read_text()
+    return text.replace('iterations="1"', f'iterations="{iterations}"', 1)
 
 
 class Library(NamedTuple):
@@ -219,64 +174,44 @@ def settled(library: Library, program: common.Program) -> float:
 
 def show(what: str, batch: int, horizon: int, programs: dict[str, common.Program]) -> None:
     """Time the programs of all libraries in turns, and print a row for each."""
-    calls = {name: program.call for name, program in programs.items()}
-    seconds = common.least_seconds(calls, 50, most=SECONDS)
+    seconds = common.least_seconds({name: x.call for name, x in programs.items()}, 2.0)
+    first = next(iter(programs))
     for name, program in programs.items():
-        bytes_ = program.compiled.memory_analysis().temp_size_in_bytes
-        common.row(
-            *(what, batch, horizon, name, f"{1e6 * seconds[name] / (batch * horizon):.3g}"),
-            f"{seconds[name] / seconds[next(iter(seconds))]:.2f}",
-            *(f"{program.trace_s + program.compile_s:.1f}", f"{bytes_ / 1e3 / batch:.3g}"),
-        )
-
-
-def show_gradients(libraries: dict[str, Library], batch: int, horizon: int) -> None:
-    for what, stored in {"gradient": False, "gradient, stored": True}.items():
-        programs = {
-            name: gradient_program(library, batch, horizon, stored)
-            for name, library in libraries.items()
-        }
-        show(what, batch, horizon, programs)
+        us = 1e6 * seconds[name] / (batch * horizon)
+        ratio = seconds[name] / seconds[first]
+        kilobytes = program.compiled.memory_analysis().temp_size_in_bytes / 1e3 / batch
+        cells = name, f"{us:.3g}", f"{ratio:.2f}", program.compilation, f"{kilobytes:.3g}"
+        common.row(what, batch, horizon, *cells)
 
 
 def main():
-    parser = common.parser(__doc__)
-    names = {"type": common.names, "metavar": "A,B"}
-    counts = {"type": common.counts, "metavar": "N,M"}
-    parser.add_argument("--libraries", **names, default=tuple(LIBRARIES))
-    parser.add_argument("--batches", **counts, default=(64, 4096), help="of steps")
-    parser.add_argument("--horizons", **counts, default=(8, 32), help="of gradients, first batch")
-    parser.add_argument("--gradient-batches", **counts, default=(), help="other batches")
-    options = parser.parse_args()
+    given = common.options(
+        __doc__, libraries=tuple(LIBRARIES), batches=(64, 4096), horizons=(8, 32)
+    )
     one_thread = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {one_thread}"
-    jax.config.update("jax_enable_compilation_cache", False)
-    libraries = {name: LIBRARIES[name]() for name in options.libraries}
-    first, *others = options.batches
-    steps = {name: step_program(library, first) for name, library in libraries.items()}
-    heights = {name: settled(libraries[name], steps[name]) for name in steps}
-    print(f"{common.machine()}; heights of the trunk in mm:")
-    print(", ".join(f"{name} {1e3 * height:.1f}" for name, height in heights.items()))
-    for name, height in heights.items():
-        if abs(height - np.median(list(heights.values()))) > 0.01:
+    common.start(double=False)
+    libraries = {name: LIBRARIES[name]() for name in given.libraries}
+    for name, library in list(libraries.items()):
+        height = settled(library, step_program(library, given.batches[0]))
+        print(f"height of the trunk with {name}: {1e3 * height:.1f} mm")
+        if abs(height - RESTING) > 0.01:
             print(f"{name} is not timed, because its height is wrong")
-            del libraries[name], steps[name]
+            del libraries[name]
     print()
     relative = f"time / {next(iter(libraries))}"
     common.head(
         *("program", "batch", "steps", "library", "us per step", relative),
         *("trace and compile, s", "kB per robot"),
     )
-    show("step", first, 1, steps)
-    del steps
-    for horizon in options.horizons:
-        show_gradients(libraries, first, horizon)
-    for batch in others:
-        programs = {name: step_program(library, batch) for name, library in libraries.items()}
+    for batch in given.batches:
+        programs = {name: step_program(x, batch) for name, x in libraries.items()}
         show("step", batch, 1, programs)
-        del programs
-    for batch in options.gradient_batches:
-        show_gradients(libraries, batch, options.horizons[0])
+        for horizon, stored in itertools.product(given.horizons, (False, True)):
+            programs = {
+                name: gradient_program(x, batch, horizon, stored) for name, x in libraries.items()
+            }
+            show("gradient, stored" if stored else "gradient", batch, horizon, programs)
 
 
 if __name__ == "__main__":

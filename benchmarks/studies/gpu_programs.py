@@ -3,7 +3,7 @@
     pip install -e ".[kernels]"
     pip install --no-deps jax-cuda12-plugin==VERSION jax-cuda12-pjrt==VERSION   # VERSION of JAX
     python -m benchmarks.studies.gpu_programs [--robot humanoid] [--batch 65536] [--jobs rnea,fd]
-        [--implementations scan,products,kernels] [--json]
+        [--implementations scan,products,kernels]
 
 XLA compiles the programs for the description of the GPU below. The counts are facts of the compiled
 programs: kernels that one call launches, steps of loops, and bytes per sample that the kernels read
@@ -12,7 +12,6 @@ and only the slice where it reads a slice. No time is measured.
 """
 
 import itertools
-import json
 import math
 import os
 import re
@@ -165,17 +164,12 @@ def count(text: str) -> dict[str, int]:
     return total(main)
 
 
-def programs(rbd=None) -> dict[str, tuple[Callable, int]]:
-    """For each job a function of the model, q and other vectors (nv,), and the number of these.
-
-    `rbd`: the package jaxrbd of another checkout.
-    """
+def programs() -> dict[str, tuple[Callable, int]]:
+    """For each job a function of the model, q and other vectors (nv,), and the number of these."""
     import jax
     import jax.numpy as jnp
 
-    import jaxrbd
-
-    rbd = rbd or jaxrbd
+    import jaxrbd as rbd
 
     def gradient(model, q, v, a):
         return jax.grad(lambda a: jnp.sum(rbd.rnea(model, q, v, a) ** 2))(a)
@@ -191,16 +185,12 @@ def programs(rbd=None) -> dict[str, tuple[Callable, int]]:
     }
 
 
-def robot_model(rbd, name: str):
-    """A bundled robot, or for the name `chainN` a chain of N hinges.
-
-    `rbd`: the package jaxrbd of a checkout.
-    """
-    if not name.startswith("chain"):
-        return rbd.load_robot(name)
+def robot_model(name: str):
+    """A bundled robot, or for the name `chainN` a chain of N hinges."""
+    import jaxrbd
     from benchmarks import robots
 
-    return robots.tree([i - 1 for i in range(int(name[5:]))], rbd)
+    return robots.tree_of(name) or jaxrbd.load_robot(name)
 
 
 def compiled(robot: str, batch: int, job: str, implementation: str) -> str:
@@ -217,7 +207,7 @@ def compiled(robot: str, batch: int, job: str, implementation: str) -> str:
     def abstract(*shape):
         return jax.ShapeDtypeStruct(shape, jnp.float32, sharding=sharding)
 
-    model = robot_model(rbd, robot)
+    model = robot_model(robot)
     function, vectors = programs()[job]
     operands = [abstract(batch, model.nq), *[abstract(batch, model.nv)] * vectors]
     mapped = jax.jit(jax.vmap(function, (None, *[0] * len(operands))))
@@ -230,25 +220,20 @@ def main() -> None:
     # JAX looks for the libraries of CUDA when it starts, and the compiler does not need them.
     os.environ.setdefault("JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    parser = common.parser(__doc__)
-    parser.add_argument("--robot", default="humanoid", help="a bundled robot, or chainN")
-    parser.add_argument("--batch", type=int, default=65536)
-    parser.add_argument("--jobs", type=common.names, default=tuple(programs()))
-    parser.add_argument(
-        "--implementations", type=common.names, default=("scan", "products", "kernels")
+    implementations = "scan", "products", "kernels"
+    given = common.options(
+        __doc__,
+        robot="humanoid",
+        batch=65536,
+        jobs=tuple(programs()),
+        implementations=implementations,
     )
-    parser.add_argument("--json", action="store_true", help="one line of JSON per program")
-    options = parser.parse_args()
-    if not options.json:
-        print(f"{options.robot}, float32, batch {options.batch}, compiled for an H200\n")
-        common.head("job", "implementation", "kernels", "steps of loops", "kB per sample")
-    for job, implementation in itertools.product(options.jobs, options.implementations):
-        found = count(compiled(options.robot, options.batch, job, implementation))
-        if options.json:
-            print(json.dumps({"job": job, "implementation": implementation, **found}), flush=True)
-        else:
-            kilobytes = f"{found['bytes'] / options.batch / 1000:.1f}"
-            common.row(job, implementation, found["kernels"], found["steps"], kilobytes)
+    print(f"{given.robot}, float32, batch {given.batch}, compiled for an H200\n")
+    common.head("job", "implementation", "kernels", "steps of loops", "kB per sample")
+    for job, implementation in itertools.product(given.jobs, given.implementations):
+        found = count(compiled(given.robot, given.batch, job, implementation))
+        kilobytes = f"{found['bytes'] / given.batch / 1000:.1f}"
+        common.row(job, implementation, found["kernels"], found["steps"], kilobytes)
 
 
 if __name__ == "__main__":

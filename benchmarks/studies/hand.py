@@ -92,8 +92,11 @@ def hand_text() -> str:
 </mujoco>"""
 
 
-def stepped(robot: Imported):
-    """A step of semi-implicit Euler: the state (q, v, activation) after it."""
+def programs(robot: Imported, operands, steps: int) -> dict[str, common.Program]:
+    """Simulations of so many steps of semi-implicit Euler, and gradients of one step.
+
+    `operands`: the positions and the controls of a batch, in the precision of the robot.
+    """
     model, tendons = robot.model.with_dissipation(), robot.tendons.only_acting()
 
     def step(q, v, activation, control):
@@ -102,63 +105,53 @@ def stepped(robot: Imported):
         v = v + DT * jaxrbd.forward_dynamics(model, q, v, tau)
         return jaxrbd.integrate(model, q, DT * v), v, activation
 
-    return step
+    def simulate(q, control):
+        start = q, jnp.zeros_like(q), jnp.zeros_like(control)
+        return jax.lax.scan(lambda s, _: (step(*s, control), None), start, length=steps)[0]
+
+    def gradient(q, control):
+        def loss(q, v, control):
+            return sum(jnp.sum(x) for x in step(q, v, jnp.full_like(control, 0.2), control))
+
+        return jax.grad(loss, argnums=(0, 1, 2))(q, jnp.zeros_like(q), control)
+
+    return {
+        name: common.Program(function, *operands)
+        for name, function in (("step", simulate), ("gradient", gradient))
+    }
 
 
 def main() -> None:
-    parser = common.parser(__doc__)
-    parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--steps", type=int, default=100)
-    given = parser.parse_args()
-    jax.config.update("jax_enable_x64", True)
+    given = common.options(__doc__, batch=64, steps=100)
+    common.start()
     import mujoco
-    from mujoco import rollout
 
     compiled = mujoco.MjModel.from_xml_string(hand_text())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         robot = from_mujoco(compiled)
-    batch, steps, n = given.batch, given.steps, compiled.nu
-    print(f"{common.machine()}, {jax.devices()[0].device_kind}, batch {batch}\n")
-    common.head("program", "step, us", "gradient, us", "compile, s")
     rng = np.random.default_rng(0)
-    qpos, control = 0.1 * rng.normal(size=(batch, compiled.nq)), rng.uniform(0, 0.5, (batch, n))
-    calls, compile_s = {}, {}
+    qpos = 0.1 * rng.normal(size=(given.batch, compiled.nq))
+    control = rng.uniform(0, 0.5, (given.batch, compiled.nu))
+    found = {}
     for dtype in ("float64", "float32"):
-        parts = jax.tree.map(
-            lambda x, dtype=dtype: x.astype(dtype) if isinstance(x, jax.Array) else x, robot
-        )
+        parts = jax.tree.map(lambda x: x.astype(dtype) if isinstance(x, jax.Array) else x, robot)
         parts = parts._replace(model=robot.model.astype(dtype))
-        step = stepped(parts)
-
-        def simulate(q, control, step=step, dtype=dtype):
-            start = q, jnp.zeros_like(q), jnp.zeros(n, dtype)
-            return jax.lax.scan(lambda s, _: (step(*s, control), None), start, length=steps)[0]
-
-        def gradient(q, control, step=step, dtype=dtype):
-            def loss(q, v, control):
-                return sum(jnp.sum(x) for x in step(q, v, jnp.full(n, 0.2, dtype), control))
-
-            return jax.grad(loss, argnums=(0, 1, 2))(q, jnp.zeros_like(q), control)
-
         operands = [jnp.asarray(x, dtype) for x in (qpos, control)]
-        for name, function in (("step", simulate), ("gradient", gradient)):
-            program = common.Program(function, *operands)
-            calls[dtype, name] = program.call
-            compile_s[dtype, name] = program.trace_s + program.compile_s
-    state = np.zeros((batch, mujoco.mj_stateSize(compiled, mujoco.mjtState.mjSTATE_FULLPHYSICS)))
-    state[:, 1 : 1 + compiled.nq] = qpos
-    controls, data = np.tile(control[:, None], (1, steps, 1)), mujoco.MjData(compiled)
-    calls["MuJoCo", "step"] = lambda: rollout.rollout(compiled, data, state, controls)[0]
+        for name, program in programs(parts, operands, given.steps).items():
+            found[dtype, name] = program
+    calls = {key: program.call for key, program in found.items()}
+    calls["MuJoCo", "step"] = common.in_mujoco(compiled, qpos, 0 * qpos, control, given.steps)
+    us = {key: 1e6 * x / given.batch for key, x in common.least_seconds(calls).items()}
+    common.head("program", "step, us", "gradient, us", "compile, s")
+    for name in ("float64", "float32"):
+        took = " and ".join(found[name, column].compilation for column in ("step", "gradient"))
+        step, gradient = us[name, "step"] / given.steps, us[name, "gradient"]
+        common.row(name, f"{step:.2f}", f"{gradient:.2f}", took)
+    common.row("MuJoCo", f"{us['MuJoCo', 'step'] / given.steps:.2f}", "-", "-")
     end = calls["MuJoCo", "step"]()[:, -1, 1 : 1 + compiled.nq]
     apart = np.max(np.abs(np.asarray(calls["float64", "step"]()[0]) - end))
-    seconds = common.least_seconds(calls, 5)
-    us = {key: 1e6 * seconds[key] / batch for key in calls}
-    for name in ("float64", "float32"):
-        took = " and ".join(f"{compile_s[name, k]:.1f}" for k in ("step", "gradient"))
-        common.row(name, f"{us[name, 'step'] / steps:.2f}", f"{us[name, 'gradient']:.2f}", took)
-    common.row("MuJoCo", f"{us['MuJoCo', 'step'] / steps:.2f}", "-", "-")
-    print(f"\nlargest difference of the angles after {steps} steps: {apart:.1e} rad")
+    print(f"\nlargest difference of the angles after {given.steps} steps: {apart:.1e} rad")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
     pip install --no-deps example-robot-data coal
     XLA_FLAGS=--xla_cpu_multi_thread_eigen=false taskset -c 0 \\
         python -m benchmarks.studies.ik_obstacles [--robot g1 --targets 200]
+    python -m benchmarks.studies.ik_obstacles --robot arm7 --at-once --targets 16384    # on a GPU
 
 The robot is a Panda as 13 capsules, with the pairs that its SRDF file leaves on, and five boxes.
 Or it is the humanoid G1 with a fixed pelvis, as one capsule around each link, with all pairs that
@@ -11,12 +12,14 @@ in a random configuration whose distances are above the margin, so each target c
 target counts as reached if the solution has converged. coal computes the distances of all solutions
 again. The times are processor times in float64, without compilation: those of one target after the
 other, and of all 64 targets of a batch over 64.
+
+With `--at-once`, one call solves all targets in float32: poses of random configurations, some of
+which are not free. The arm7 is the bundled arm, with a table and a box.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import time
 from typing import NamedTuple
 
 import jax
@@ -26,24 +29,24 @@ import numpy as np
 import jaxrbd
 from benchmarks.robots import file_of
 from benchmarks.studies import common
+from benchmarks.studies.distances import coal, coal_poses, coal_shape
 from benchmarks.studies.inverse_kinematics import BATCH, panda
 from jaxrbd import collision, inverse_kinematics as ik
 from jaxrbd.model.geometry import LinkGeometry
 from jaxrbd.view.triangles import shape_triangles
 
-try:
-    import coal
-except ImportError:
-    coal = None
-
 MARGIN = 0.01
-# The half sizes and the places of a table, a shelf, a wall and two boxes.
-BOXES = {
+# The half sizes and the places of the boxes.
+AROUND_PANDA = {
     "table": ([0.5, 0.8, 0.02], [0.6, 0.0, -0.03]),
     "shelf": ([0.15, 0.5, 0.01], [0.6, 0.0, 0.75]),
     "wall": ([0.02, 0.8, 0.6], [-0.45, 0.0, 0.5]),
     "low box": ([0.1, 0.1, 0.15], [0.5, 0.35, 0.14]),
     "high box": ([0.05, 0.15, 0.25], [0.45, -0.45, 0.24]),
+}
+AROUND_ARM7 = {
+    "table": ([0.4, 0.4, 0.02], [0.5, 0.0, -0.1]),
+    "box": ([0.1, 0.1, 0.15], [0.5, 0.3, 0.1]),
 }
 
 
@@ -57,6 +60,20 @@ class Setting(NamedTuple):
     pairs: collision.DistancePairs
     hand: str
     draws: int
+
+
+def placed(boxes: dict) -> list[collision.PlacedShape]:
+    return [
+        collision.PlacedShape(collision.Box(size), X_FS=place, name=name)
+        for name, (size, place) in boxes.items()
+    ]
+
+
+def arm7() -> Setting:
+    """The bundled arm, with a table and a box on it."""
+    model = jaxrbd.load_robot("arm7")
+    pairs = collision.pairs_of(model, placed(AROUND_ARM7), disabled=[("forearm", "flange")])
+    return Setting(model, pairs, "tool", 8)
 
 
 def g1() -> Setting:
@@ -112,11 +129,8 @@ def panda_and_boxes() -> Setting:
         for x in collision.pairs_of(shapes).shapes
         if isinstance(x.shape, collision.Cylinder)
     ]
-    world = [
-        collision.PlacedShape(collision.Box(size), X_FS=place, name=name)
-        for name, (size, place) in BOXES.items()
-    ]
-    pairs = collision.pairs_of(model, [*on_links, *world], disabled=srdf.disabled_collisions)
+    shapes = [*on_links, *placed(AROUND_PANDA)]
+    pairs = collision.pairs_of(model, shapes, disabled=srdf.disabled_collisions)
     return Setting(model, pairs, "panda_hand", 8)
 
 
@@ -155,76 +169,74 @@ def free_targets(setting: Setting, count: int):
     return jax.jit(lambda q: place(model, q, hand))(q)
 
 
-def least_distances(model: jaxrbd.Model, pairs: collision.DistancePairs, q) -> np.ndarray:
-    """The least distance in each of the configurations q (n, nq), by coal."""
-    frames = [shape.frame for shape in pairs.shapes]
+def least_distance(model: jaxrbd.Model, pairs: collision.DistancePairs, q) -> float:
+    """The least distance in the configurations q (n, nq), by coal."""
 
+    @jax.jit
+    @jax.vmap
     def poses(q):
         kinematics = jaxrbd.forward_kinematics(model, q)
-        return [
-            shape.X_FS
-            if frame is None
-            else jaxrbd.spatial.compose(
-                jaxrbd.frame_placement(model, kinematics, frame),
-                jax.tree.map(jnp.asarray, shape.X_FS),
-            )
-            for shape, frame in zip(pairs.shapes, frames)
-        ]
+        found = []
+        for shape in pairs.shapes:
+            X = jax.tree.map(jnp.asarray, shape.X_FS)
+            if shape.frame is not None:
+                X = jaxrbd.frame_placement(model, kinematics, shape.frame) @ X
+            found.append(X)
+        return found
 
-    found = jax.tree.map(np.asarray, jax.jit(jax.vmap(poses))(q))
-
-    def of_coal(shape):
-        if isinstance(shape, collision.Box):
-            return coal.Box(*(2 * np.asarray(shape.half_sizes)))
-        return coal.Capsule(float(shape.radius), 2 * float(shape.half_length))
-
-    shapes = [of_coal(placed.shape) for placed in pairs.shapes]
-    request = coal.DistanceRequest()
-    least = np.full(len(q), np.inf)
+    shapes = [coal_shape(placed.shape) for placed in pairs.shapes]
+    places = [coal_poses(X) for X in poses(q)]
+    request, least = coal.DistanceRequest(), np.inf
     for k in range(len(q)):
-        places = [coal.Transform3s(X.R[k], X.p[k]) for X in found]
         for i, j in pairs.members:
             result = coal.DistanceResult()
-            coal.distance(shapes[i], places[i], shapes[j], places[j], request, result)
-            least[k] = min(least[k], result.min_distance)
+            coal.distance(shapes[i], places[i][k], shapes[j], places[j][k], request, result)
+            least = min(least, result.min_distance)
     return least
 
 
-def main() -> None:
-    parser = common.parser(__doc__)
-    parser.add_argument("--robot", choices=["panda", "g1"], default="panda")
-    parser.add_argument("--targets", type=int, default=1000)
-    given = parser.parse_args()
-    jax.config.update("jax_enable_x64", True)
-    setting = g1() if given.robot == "g1" else panda_and_boxes()
+def in_turn(setting: Setting, count: int) -> None:
+    """Print the table of solves in turn and in batches."""
     model, pairs, *_ = setting
-    targets = free_targets(setting, given.targets)
-    count = len(targets.p)
-    problems = targets, jax.random.split(jax.random.key(1), count)
-    print(f"{common.machine()}, float64, {count} targets, {len(pairs)} distances\n")
-    columns = "reached", "least distance, m", "mean time, ms", "in batches of 64, ms"
-    common.head("search", *columns, "compilation, s")
+    targets = free_targets(setting, count)
+    problems = targets, jax.random.split(jax.random.key(1), len(targets.p))
+    columns = "reached", "least distance, m", "mean time, ms", f"in batches of {BATCH}, ms"
+    title = f"{len(targets.p)} targets, {len(pairs)} distances"
+    common.head(title, *columns, "compilation, s")
     for name, solve in solvers(setting).items():
-        seconds = []
-        whole = count // BATCH * BATCH
-        batches = jax.tree.map(lambda x: x[:whole].reshape(-1, BATCH, *x.shape[1:]), problems)
-        for function, inputs in ((solve, problems), (jax.vmap(solve), batches)):
-            program = common.Program(
-                lambda x, function=function: jax.lax.map(function, x), inputs, batched=False
-            )
-            start = time.process_time()
-            q, converged = program.call()
-            seconds.append(time.process_time() - start)
-            if inputs is problems:
-                compilation = program.trace_s + program.compile_s
-                share = float(jnp.mean(converged))
-                accepted = q[np.asarray(converged)]
-                least = least_distances(model, pairs, accepted).min() if coal else np.nan
-        common.row(
-            *(name, f"{100 * share:.1f} %", f"{least:.6f}"),
-            *(f"{1e3 * seconds[0] / count:.2f}", f"{1e3 * seconds[1] / whole:.2f}"),
-            f"{compilation:.0f}",
-        )
+        found = common.in_turn_and_in_batches(solve, problems, BATCH)
+        (q, converged), compilation, *seconds = found
+        least = least_distance(model, pairs, q[np.asarray(converged)]) if coal else np.nan
+        reached = f"{100 * float(jnp.mean(converged)):.1f} %"
+        ms = [f"{1e3 * x:.2f}" for x in seconds]
+        common.row(name, reached, f"{least:.6f}", *ms, compilation)
+
+
+def at_once(setting: Setting, batch: int) -> None:
+    """Print the table of solves of all targets in one call."""
+    model, _, hand, _ = setting
+    q = common.random_configurations(model, batch)
+    X = jax.vmap(jaxrbd.frame_placement, (None, 0, None))(model, q, hand)
+    start = jnp.full(model.nq, 0.3)
+
+    def from_one_start(problem):
+        found = ik.inverse_kinematics(model, [ik.FrameTask(hand, problem[0])], start)
+        return found.q, found.converged
+
+    common.head(f"{batch} targets, {len(setting.pairs)} distances", "reached", "ms", "targets/s")
+    for name, solve in {"one start": from_one_start, **solvers(setting)}.items():
+        program = common.Program(solve, (X, jax.random.split(jax.random.key(1), batch)))
+        reached = f"{100 * float(jnp.mean(program.call()[1])):.1f} %"
+        (seconds,) = common.least_seconds({name: program.call}).values()
+        common.row(name, reached, f"{1e3 * seconds:.3g}", f"{batch / seconds:,.0f}")
+
+
+def main() -> None:
+    given = common.options(__doc__, robot="panda", targets=1000, at_once=False)
+    common.start(double=not given.at_once)
+    settings = {"panda": panda_and_boxes, "g1": g1, "arm7": arm7}
+    table = at_once if given.at_once else in_turn
+    table(settings[given.robot](), given.targets)
 
 
 if __name__ == "__main__":

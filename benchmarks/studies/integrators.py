@@ -1,9 +1,10 @@
 """Measure the integrators: orders of convergence, energy errors in 10 s and in 100,000 steps.
 
-    python -m benchmarks.studies.integrators          # writes docs/integrators.png and the tables
-    python -m benchmarks.studies.integrators --quick  # a smaller measurement, printed only
+    python -m benchmarks.studies.integrators [--publish]
+    python -m benchmarks.studies.integrators --counts 32,64,128 --reference 512 --steps 1000
 
-The program replaces the text between the two marks of docs/integrators.md by the new tables.
+With `--publish`, the program writes docs/integrators.png, and replaces the text between the two
+marks of docs/integrators.md by the new tables.
 """
 
 import dataclasses
@@ -99,7 +100,7 @@ def order(counts, errors):
 
 
 def energy_errors(step, model, q, v, dt, steps, parts):
-    """The energy errors of a free motion: at its end, and the largest in each of `parts` parts.
+    """The largest energy errors in each of `parts` parts of a free motion, and the last error.
 
     The parts have equal length. The errors are divided by the largest kinetic energy.
     """
@@ -109,22 +110,22 @@ def energy_errors(step, model, q, v, dt, steps, parts):
         start = energy(model, q, v)
 
         def one(_, carry):
-            state, worst, kinetic = carry
+            state, worst, _, kinetic = carry
             state = step(model, free(model), *state, dt)
-            worst = jnp.maximum(worst, jnp.abs(energy(model, *state) - start))
-            return state, worst, jnp.maximum(kinetic, rbd.kinetic_energy(model, *state))
+            error = jnp.abs(energy(model, *state) - start)
+            kinetic = jnp.maximum(kinetic, rbd.kinetic_energy(model, *state))
+            return state, jnp.maximum(worst, error), error, kinetic
 
         def part(state, _):
             zero = jnp.zeros(())
-            state, *found = jax.lax.fori_loop(0, steps // parts, one, (state, zero, zero))
+            state, *found = jax.lax.fori_loop(0, steps // parts, one, (state, zero, zero, zero))
             return state, found
 
-        end, (worst, kinetic) = jax.lax.scan(part, (q, v), length=parts)
-        return jnp.abs(energy(model, *end) - start), worst, jnp.max(kinetic)
+        worst, last, kinetic = jax.lax.scan(part, (q, v), length=parts)[1]
+        return worst / jnp.max(kinetic), last[-1] / jnp.max(kinetic)
 
-    at_end, worst, kinetic = run(q, v)
-    print(f"{step.__name__} {model.name}: {steps} steps", flush=True)
-    return float(at_end / kinetic), np.asarray(worst / kinetic)
+    worst, last = run(q, v)
+    return np.asarray(worst), float(last)
 
 
 def size(x):
@@ -146,7 +147,7 @@ def table_of_orders(errors, counts):
 def table_of_drifts(robots, steps, dt):
     rows = []
     for step in INTEGRATORS:
-        ends = [energy_errors(step, *robot, dt, steps, 1)[0] for robot in robots.values()]
+        ends = [energy_errors(step, *robot, dt, steps, 1)[1] for robot in robots.values()]
         rows.append([f"`{step.__name__}`", *map(size, ends)])
     head = f"\nDrift of the energy over {steps * dt:g} s, with steps of 1 ms:\n\n"
     return head + report.table(["integrator", *robots], rows)
@@ -157,7 +158,7 @@ def table_of_energies(robots, steps):
     rows, curves = [], {}
     for (robot, dt), state in robots.items():
         for step in INTEGRATORS[1:]:
-            _, worst = energy_errors(step, *state, dt, steps, 100)
+            worst, _ = energy_errors(step, *state, dt, steps, 100)
             curves[robot, step] = dt * steps * np.arange(1, 101) / 100, worst
             tenths = [size(np.max(worst[:10])), size(np.max(worst[-10:]))]
             rows.append([robot, f"{dt * 1e3:g} ms", f"`{step.__name__}`", *tenths])
@@ -167,31 +168,31 @@ def table_of_energies(robots, steps):
 
 
 def main():
-    parser = common.parser(__doc__)
-    parser.add_argument("--quick", action="store_true", help="measure less, and write no files")
-    quick = parser.parse_args().quick
-    jax.config.update("jax_enable_x64", True)
-    counts = np.array([32, 64, 128, 256, 512, 1024][: 3 if quick else 6])
-    reference, short, long = (512, 1_000, 2_000) if quick else (4096, 10_000, 100_000)
+    counts = (32, 64, 128, 256, 512, 1024)
+    given = common.options(__doc__, counts=counts, reference=4096, steps=100_000, publish=False)
+    common.start()
+    counts = np.array(given.counts)
     model, q, v = top()
     quadruped = rbd.load_robot("quadruped")
     stance = rbd.neutral(quadruped)
     spread = 0.2 * jnp.cos(jnp.arange(1.0, quadruped.nv + 1))
     start = rbd.integrate(quadruped, stance, spread), spread[::-1]
+    dynamics, steps = held(quadruped, stance), (counts, given.reference)
     errors = {
-        "top": convergence(model, free(model), q, v, counts, reference),
-        "quadruped": convergence(quadruped, held(quadruped, stance), *start, counts, reference),
+        "top": convergence(model, free(model), q, v, *steps),
+        "quadruped": convergence(quadruped, dynamics, *start, *steps),
     }
-    drifts = table_of_drifts({"top": top(), "quadruped": thrown("quadruped")}, short, 1e-3)
+    drifts = {"top": top(), "quadruped": thrown("quadruped")}
     robots = {
         ("top", 1e-2): top(),
         ("double pendulum", 1e-2): pendulum(),
         ("quadruped", 5e-3): thrown("quadruped"),
     }
-    energies, curves = table_of_energies(robots, long)
+    energies, curves = table_of_energies(robots, given.steps)
+    drifts = table_of_drifts(drifts, given.steps // 10, 1e-3)
     text = table_of_orders(errors, counts) + drifts + energies
-    print(f"{common.machine()}\n\n{text}")
-    if not quick:
+    print(text)
+    if given.publish:
         report.replace_measured(DOCS / "integrators.md", text)
         draw(DOCS / "integrators.png", counts, errors, curves)
 

@@ -21,7 +21,6 @@ the middle of the limits. A search continues from random starts until one conver
 
 from __future__ import annotations
 
-import time
 import warnings
 from typing import NamedTuple
 
@@ -156,13 +155,6 @@ def errors(robot: Robot, X: jaxrbd.Pose, found: ik.IkSolution) -> tuple[jax.Arra
     )
 
 
-def elapsed(function, problems):
-    """The results of all problems in turn, and the processor time of the call in s."""
-    program = common.Program(lambda x: jax.lax.map(function, x), problems, batched=False)
-    start = time.process_time()
-    return program.call(), time.process_time() - start
-
-
 def measure(name: str, targets: int) -> tuple[list, list]:
     """A row of the table of successes and times, and a row of the table of errors."""
     robot = ROBOTS[name]()
@@ -179,39 +171,27 @@ def measure(name: str, targets: int) -> tuple[list, list]:
 
     keys = jax.random.split(jax.random.key(1), (2, targets))
     problems = jax.jit(jax.vmap(lambda key: draw(robot, key)))(keys[0]), keys[1]
-    (_, _, once), once_time = elapsed(descend, problems)
-    (linear, angular, largest), time_of_search = elapsed(search, problems)
-    whole = targets // BATCH * BATCH
-    batches = jax.tree.map(lambda x: x[:whole].reshape(-1, BATCH, *x.shape[1:]), problems)
-    _, time_of_batches = elapsed(jax.vmap(search), batches)
-
-    coarse = 100 * np.mean((linear < COARSE[0]) & (angular < COARSE[1]))
-    fine, fine_once = 100 * np.mean(largest < FINE), 100 * np.mean(once < FINE)
-    successes = [
-        *(name, robot.model.nv),
-        *(f"{fine_once:.2f} %", f"{1e3 * once_time / targets:.2f} ms"),
-        *(f"{coarse:.2f} %", f"{fine:.2f} %", f"{1e3 * time_of_search / targets:.2f} ms"),
-        f"{whole / time_of_batches:,.0f}",
-    ]
+    once, _, once_time, _ = common.in_turn_and_in_batches(descend, problems, BATCH)
+    found, _, time, batch_time = common.in_turn_and_in_batches(search, problems, BATCH)
+    linear, angular, largest = found
+    rates = once[2] < FINE, (linear < COARSE[0]) & (angular < COARSE[1]), largest < FINE
+    once_rate, coarse, fine = (f"{100 * np.mean(rate):.2f} %" for rate in rates)
+    successes = [name, robot.model.nv, once_rate, f"{1e3 * once_time:.2f} ms", coarse, fine]
+    successes += [f"{1e3 * time:.2f} ms", f"{1 / batch_time:,.0f}"]
     percentiles = [np.percentile(x, (50, 98, 100), method="higher") for x in (linear, angular)]
     return successes, [name, *(f"{x:.0e}" for x in np.concatenate(percentiles))]
 
 
 def main(argv=None):
-    parser = common.parser(__doc__)
-    parser.add_argument("--targets", type=int, default=10_000)
-    parser.add_argument("--robots", nargs="*", default=list(ROBOTS), choices=list(ROBOTS))
-    options = parser.parse_args(argv)
-    jax.config.update("jax_enable_x64", True)
+    given = common.options(__doc__, argv=argv, targets=10_000, robots=tuple(ROBOTS))
+    common.start()
     warnings.simplefilter("ignore", jaxrbd.InertiaWarning)
-    print(f"{common.machine()}, float64, {options.targets} targets per robot")
-    print(f"at most {STARTS} starts per search, processor times\n")
     search = "search: 1 mm, 0.1 degree", "1e-5", "mean time"
     once = "one start: 1e-5", "mean time"
     common.head("robot", "dofs", *once, *search, f"targets/s in batches of {BATCH}")
     rows = []
-    for name in options.robots:
-        successes, sizes = measure(name, options.targets)
+    for name in given.robots:
+        successes, sizes = measure(name, given.targets)
         common.row(*successes)
         rows.append(sizes)
     print()

@@ -1,18 +1,14 @@
-"""Kernels and compilation time of the programs of jaxrbd, on this machine's default device.
+"""Kernels and compilation times of the programs of jaxrbd on this machine.
 
     python -m benchmarks.studies.kernels [--robot quadruped] [--batch 64] [--jobs dfd,contact]
-    python -m benchmarks.studies.kernels --baseline ../older     # beside another checkout
-    python -m benchmarks.studies.kernels --jobs dfd --time 2     # also the time per state
 
 A kernel is one instruction of the optimized program that runs by itself, such as a fusion, a
-product or a copy. The body of a loop counts once. The compilation time is the processor time of XLA
-without a cache. The time per state is the least processor time of a call in `--time` seconds,
-divided by the batch; two checkouts take turns. On a busy machine it depends on the other programs:
-compare the ratios of several runs.
+product or a copy. The body of a loop counts once. The times are processor times without a cache.
+The solvers of optimal control solve one problem, with the Gauss-Newton matrix: a reach of the
+bundled arm7 (100 stages of 10 ms), and a motion of the bundled quadruped in flight (20 of 20 ms).
 """
 
 import functools
-import pathlib
 
 from benchmarks.studies import common, gpu_programs
 
@@ -35,19 +31,17 @@ def count_kernels(text: str) -> int:
     return sum(x.operation not in NOT_A_KERNEL for body in kernels for x in body)
 
 
-def programs(rbd, robot: str, batch: int) -> dict:
-    """For each job a function of one state, and its arguments with a leading axis of size batch.
-
-    `rbd`: the package jaxrbd of a checkout.
-    """
+def programs(robot: str, batch: int) -> dict:
+    """For each job a function of one state, and its arguments with a leading axis of size batch."""
     import jax
     import jax.numpy as jnp
     import numpy as np
 
-    model = gpu_programs.robot_model(rbd, robot)
+    import jaxrbd as rbd
+
+    model = gpu_programs.robot_model(robot)
     rng = np.random.default_rng(0)
-    draw = jax.vmap(rbd.random_configuration, (None, 0))
-    q = np.asarray(draw(model, jax.random.split(jax.random.key(0), batch)))
+    q = np.asarray(common.random_configurations(model, batch))
     v, tau = (rng.normal(size=(batch, model.nv)) for _ in range(2))
     ends = [f for f in model.frame_names if f.endswith(("_foot", "_sole"))]
     ends = tuple(ends or model.frame_names[-1:])
@@ -67,23 +61,6 @@ def programs(rbd, robot: str, batch: int) -> dict:
         found = rbd.contact.contact_step(model, scene, q, v, tau, 1e-3)
         return found.q, found.v
 
-    feet = [rbd.constraints.point(None, end) for end in ends]
-
-    def constrained(q, v, tau):
-        found = rbd.constraints.constrained_dynamics(model, q, v, tau, feet)
-        return found.acceleration, found.multipliers
-
-    def constrained_derivatives(q, v, tau):
-        return tuple(rbd.constraints.constrained_dynamics_derivatives(model, q, v, tau, feet))
-
-    def constrained_jacobian(q, v, tau):
-        """The derivatives by JAX, in the tangent space of q."""
-
-        def displaced(dq, v, tau):
-            return constrained(rbd.integrate(model, q, dq), v, tau)
-
-        return jax.jacfwd(displaced, (0, 1, 2))(jnp.zeros_like(v), v, tau)
-
     def integrate(q, v):
         return rbd.integrate(model, q, v)
 
@@ -97,7 +74,7 @@ def programs(rbd, robot: str, batch: int) -> dict:
     state = q, v, tau
     jobs = {
         name: (functools.partial(function, model), state[: 1 + vectors])
-        for name, (function, vectors) in gpu_programs.programs(rbd).items()
+        for name, (function, vectors) in gpu_programs.programs().items()
         if name != "gradient"
     }
     return {
@@ -107,46 +84,67 @@ def programs(rbd, robot: str, batch: int) -> dict:
         **with_gradient("integrate", integrate, (q, v)),
         **with_gradient("euler", step(rbd.integrators.semi_implicit_euler), state),
         **with_gradient("kutta", step(rbd.integrators.runge_kutta_munthe_kaas), state),
-        "constrained": (constrained, state),
-        "constrained derivatives": (constrained_derivatives, state),
-        "constrained jacobian": (constrained_jacobian, state),
         **with_gradient("contact", contact_step, state),
     }
 
 
-def main() -> None:
-    import jax
+def solvers() -> dict:
+    """For each problem of optimal control a solver, and its arguments."""
+    import jax.numpy as jnp
 
-    parser = common.parser(__doc__)
-    parser.add_argument("--robot", default="quadruped", help="a bundled robot, or chainN")
-    parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--jobs", type=common.names, metavar="A,B")
-    parser.add_argument("--baseline", type=pathlib.Path, help="another checkout of jaxrbd")
-    parser.add_argument("--time", type=float, default=0, metavar="SECONDS", help="time the calls")
-    options = parser.parse_args()
-    jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_enable_compilation_cache", False)
-    jobs = {
-        name: programs(rbd, options.robot, options.batch)
-        for name, rbd in common.versions(options.baseline).items()
+    import jaxrbd as rbd
+    from jaxrbd import optimal_control as oc
+
+    def solver(model, dofs, dt, hold, last):
+        """The cost of a stage is that of the velocity and of the change of the force `hold`."""
+        torques = oc.joint_torques(model, dofs)
+        dynamics = oc.shooting_step(model, torques, rbd.integrators.semi_implicit_euler, dt)
+
+        def cost(t, x, u, p):
+            return jnp.concatenate([0.1 * x[1], 0.1 * (u - hold)])
+
+        problem = oc.Problem(oc.state_space(model), dynamics, cost, last)
+        return lambda x0, p, us, tolerance: oc.solve(problem, x0, p, us, tolerance=tolerance)
+
+    arm, quadruped = rbd.load_robot("arm7"), rbd.load_robot("quadruped")
+    bent, tolerance = 0.3 * jnp.ones(arm.nv), jnp.asarray(1e-8)
+    hold = rbd.gravity_force(arm, bent)
+
+    def tool_at_rest(x, p):
+        error = rbd.frame_placement(arm, x[0], "tool").p - p
+        return jnp.concatenate([30 * error, x[1]])
+
+    def at_goal(x, p):
+        return 3 * rbd.difference(quadruped, x[0], p)
+
+    target = rbd.frame_placement(arm, bent, "tool").p + jnp.array([0.2, -0.2, 0.1])
+    numbers = jnp.arange(1.0, quadruped.nv + 1)
+    first = rbd.integrate(quadruped, rbd.neutral(quadruped), 0.3 * jnp.cos(numbers))
+    goal = rbd.integrate(quadruped, first, 0.2 * jnp.sin(numbers))
+    legs = range(6, quadruped.nv)
+    return {
+        "solve arm7": (
+            solver(arm, None, 0.01, hold, tool_at_rest),
+            ((bent, jnp.zeros(arm.nv)), target, jnp.tile(hold, (100, 1)), tolerance),
+        ),
+        "solve quadruped": (
+            solver(quadruped, legs, 0.02, jnp.zeros(len(legs)), at_goal),
+            ((first, jnp.zeros(quadruped.nv)), goal, jnp.zeros((20, len(legs))), tolerance),
+        ),
     }
-    print(f"{common.machine()}; {options.robot}, float64, batch {options.batch}\n")
-    columns = ["kernels", "compile, s", *(["time per state, us"] if options.time else [])]
-    common.head("job", *(f"{name}: {column}" for name in jobs for column in columns))
-    for job in options.jobs or jobs["jaxrbd"]:
-        found = {}
-        for name in jobs:
-            function, arguments = jobs[name][job]
-            found[name] = common.Program(function, *arguments)
-        times = {}
-        if options.time:
-            calls = {name: program.call for name, program in found.items()}
-            times = common.least_seconds(calls, 10, options.time / 10)
-        cells = []
-        for name, program in found.items():
-            cells += [count_kernels(program.compiled.as_text()), f"{program.compile_s:.2f}"]
-            cells += [f"{1e6 * times[name] / options.batch:.2f}"] if times else []
-        common.row(job, *cells)
+
+
+def main() -> None:
+    given = common.options(__doc__, robot="quadruped", batch=64, jobs=("all",))
+    common.start()
+    single = solvers() if any(job.startswith(("all", "solve")) for job in given.jobs) else {}
+    jobs = programs(given.robot, given.batch) | single
+    common.head(f"job of {given.robot}, batch {given.batch}", "kernels", "trace, s", "compile, s")
+    for job in jobs if given.jobs == ("all",) else given.jobs:
+        function, arguments = jobs[job]
+        program = common.Program(function, *arguments, batched=job not in single)
+        count = count_kernels(program.compiled.as_text())
+        common.row(job, count, f"{program.trace_s:.2f}", f"{program.compile_s:.2f}")
 
 
 if __name__ == "__main__":

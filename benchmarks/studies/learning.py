@@ -3,18 +3,17 @@
     python -m benchmarks.studies.learning cart-pole:shac hopper:shac quadruped-trot:apg --out DIR
 
 Each training is the command `jaxrbd train` in a process of its own, in single precision and without
-a cache of compiled programs. The time is that of the whole command: start, compilation, training,
-checkpoints and the picture. CPU seconds are those of all threads; they depend little on other
-programs on the machine. The returns are those of the policy without noise, in 64 episodes from the
-same random starts for each seed.
+a cache of compiled programs. The CPU seconds are those of all threads of the whole command: start,
+compilation, training, checkpoints and the picture. The returns are those of the policy without
+noise, in 64 episodes from the same random starts for each seed.
 
 For the cart-pole, `jaxrbd.optimal_control` optimises the trajectories of the best policy, with the
 pole turning to either side. The reference for each start is the best of these two and of the
 trajectories of the policies of all seeds. The excess of a policy is the share by which its mean
 return is worse.
 
-DIR gets one folder per training, `results.json`, and one picture per task. A training whose folder
-has results is not repeated.
+DIR gets one folder per training, and one picture per task. A training whose folder has results is
+not repeated.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import jax
@@ -35,13 +33,11 @@ from benchmarks.studies import common
 from jaxrbd import envs, learning, optimal_control
 
 EPISODES, STARTS = 64, 99
-FORMATS = {"seed": "", "steps": ",", "elapsed": ".0f", "cpu": ".0f", "return": ".4g"}
-FORMATS |= {"worst": ".4g", "failed": ""}
 COMMAND = "import sys; from jaxrbd import cli; sys.exit(cli.main(sys.argv[1:]))"
 
 
-def train(task: str, algorithm: str, seed: int, folder: Path) -> dict[str, float]:
-    """The seconds of `jaxrbd train`: elapsed, and of the CPU."""
+def train(task: str, algorithm: str, seed: int, folder: Path) -> float:
+    """The CPU seconds of `jaxrbd train`."""
     stored = folder / "seconds.json"
     if stored.exists():
         return json.loads(stored.read_text())
@@ -49,13 +45,11 @@ def train(task: str, algorithm: str, seed: int, folder: Path) -> dict[str, float
     if (folder / "checkpoint.jaxrbd").exists():
         raise SystemExit(f"{folder} has an incomplete training: remove it")
     environment = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}
-    begin = time.perf_counter()
     process = subprocess.Popen([sys.executable, "-c", COMMAND, *options], env=environment)
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         raise SystemExit(f"{task} {algorithm}, seed {seed}: the command failed")
-    elapsed = time.perf_counter() - begin
-    seconds = {"elapsed": elapsed, "cpu": usage.ru_utime + usage.ru_stime}
+    seconds = usage.ru_utime + usage.ru_stime
     stored.write_text(json.dumps(seconds))
     return seconds
 
@@ -146,7 +140,6 @@ def best_returns(policy) -> tuple[np.ndarray, np.ndarray]:
     for turns in (0.0, 1.0):
         us = solve(start, actions.astype(params.model.dtype), jnp.full(EPISODES, turns))
         found.append(np.asarray(total(start, us)))
-        print(f"  optimised, turns {turns}: mean return {np.mean(found[-1]):.5g}", flush=True)
     return found[0], np.nanmax(found, axis=0)
 
 
@@ -162,57 +155,41 @@ def plot(path: Path, title: str, curves) -> None:
     figure.savefig(path, dpi=90, metadata={"Software": None})
 
 
-def excesses(settings, rows: list[dict], states: list, returns: list[np.ndarray]) -> None:
-    """Add to the rows of the cart-pole by which share the returns are worse than the references."""
-    state = states[int(np.argmax([row["return"] for row in rows]))]
-    policy, references = best_returns(lambda x: settings.deterministic(state, x))
+def excesses(settings, states: list, returns: list[np.ndarray]) -> str:
+    """By which share the mean returns of the seeds are worse than the references, as text."""
+    state = states[int(np.argmax(np.mean(returns, axis=1)))]
+    _, references = best_returns(lambda x: settings.deterministic(state, x))
     references = np.mean(np.maximum(references, np.max(returns, axis=0)))
-    for row, found in zip(rows, returns):
-        row["excess"] = float(np.mean(found) / references - 1)
-    print(f"mean return of the best policy {np.mean(policy):.5g}, of the references", end=" ")
-    print(f"{references:.5g}; excess of the seeds:", *(f"{row['excess']:.1%}" for row in rows))
+    shares = ", ".join(f"{np.mean(x) / references - 1:.1%}" for x in returns)
+    return f"mean return of the references {references:.5g}; excess of the seeds: {shares}"
 
 
 def main():
-    parser = common.parser(__doc__)
-    parser.add_argument("trainings", nargs="+", metavar="TASK:ALGORITHM")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=Path("learning-study"))
-    options = parser.parse_args()
-    jax.config.update("jax_enable_x64", True)
-    options.out.mkdir(parents=True, exist_ok=True)
-    results: dict[str, list[dict]] = {}
-    for name in options.trainings:
+    given = common.options(__doc__, "trainings", seeds=5, out=Path("learning-study"))
+    common.start()
+    given.out.mkdir(parents=True, exist_ok=True)
+    columns = "seed", "steps", "CPU s", "return", "worst", "falls", "terms of the reward"
+    for name in given.trainings:
         task, algorithm = name.split(":")
         settings, load = evaluator(task, algorithm)
-        results[name], curves, states, returns = [], [], [], []
-        for seed in range(options.seeds):
-            folder = options.out / f"{task}-{algorithm}-{seed}"
+        rows, curves, states, returns = [], [], [], []
+        for seed in range(given.seeds):
+            folder = given.out / f"{task}-{algorithm}-{seed}"
             seconds = train(task, algorithm, seed, folder)
             state, curve, found = load(seed, folder)
-            row = {
-                "seed": seed,
-                "steps": curve[-1][0],
-                **seconds,
-                "return": float(jnp.mean(found.returns)),
-                "worst": float(jnp.min(found.returns)),
-                "failed": int(jnp.sum(found.terminated)),
-                "terms": {k: float(jnp.mean(x)) for k, x in found.terms.items()},
-            }
-            print(name, row, flush=True)
-            results[name].append(row)
+            terms = {k: f"{float(jnp.mean(x)):.3g}" for k, x in found.terms.items()}
+            values = f"{jnp.mean(found.returns):.4g}", f"{jnp.min(found.returns):.4g}"
+            steps, falls = f"{curve[-1][0]:,}", int(jnp.sum(found.terminated))
+            rows.append((name, seed, steps, f"{seconds:.0f}", *values, falls, terms))
             curves.append(curve)
             states.append(state)
             returns.append(np.asarray(found.returns))
-        plot(options.out / f"{task}-{algorithm}.png", f"{task}: {algorithm}", curves)
-        if task == "cart-pole":
-            excesses(settings, results[name], states, returns)
-        (options.out / "results.json").write_text(json.dumps(results, indent=1))
-    print(f"\n{common.machine()}\n")
-    common.head("training", "seed", "steps", "elapsed s", "CPU s", *[*FORMATS][4:])
-    for name, rows in results.items():
+        plot(given.out / f"{task}-{algorithm}.png", f"{task}: {algorithm}", curves)
+        common.head("training", *columns)
         for row in rows:
-            common.row(name, *(format(row[key], text) for key, text in FORMATS.items()))
+            common.row(*row)
+        if task == "cart-pole":
+            print(excesses(settings, states, returns))
 
 
 if __name__ == "__main__":

@@ -2,12 +2,12 @@
 
     python -m venv ENV && ENV/bin/pip install -r benchmarks/studies/crocoddyl.txt
     python -m benchmarks.studies.swing_ups ENV/bin/python
-    python -m benchmarks.studies.swing_ups --robot acrobot       # without Crocoddyl
+    python -m benchmarks.studies.swing_ups --robots acrobot      # without Crocoddyl
 
 Each robot has eight guesses: random controls and the states that follow from them. A motion counts
 if its last positions are within 0.1 of the goal, and its states obey the dynamics. The columns of
 jaxrbd are solves with the options of `WAYS`. Crocoddyl's solver is BoxFDDP, from the same guesses,
-with at most 200 iterations (`swing_ups_peer.py`). The robots reach it as URDF files. The script
+with at most 200 iterations (`crocoddyl_peer.py`). The robots reach it as URDF files. The script
 compares the cost of the first guess of each robot to show that the problems are the same.
 """
 
@@ -15,18 +15,17 @@ from __future__ import annotations
 
 import functools
 import json
-import subprocess
 import tempfile
 from pathlib import Path
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import jaxrbd as rbd
-from benchmarks.studies import common
-from jaxrbd import io, optimal_control as oc
+from benchmarks import robots
+from benchmarks.studies import common, crocoddyl_comparison
+from jaxrbd import optimal_control as oc
 from jaxrbd.joints import Revolute
 from jaxrbd.model import JointSpec, Link, link_inertia, placement_matrix
 
@@ -122,44 +121,14 @@ def reached(name, **options):
 
 
 def described(name, folder):
-    """The problem as `swing_ups_peer.py` reads it, with a URDF file of the robot in the folder."""
+    """The problem as `crocoddyl_peer.py` reads it, with a URDF file of the robot in the folder."""
     build, dofs, bound, dt, stages, start, goal = ROBOTS[name]
     file = Path(folder) / f"{name}.urdf"
-    # Pinocchio has two coordinates for a joint without limits.
-    far = 1e6
-    model = with_limits(build(), far)
-    io.save_urdf(model, file, unlimited=far, geometry=False)
-    return {
-        "name": name,
-        "urdf": str(file),
-        "dofs": dofs,
-        "bound": bound,
-        "dt": dt,
-        "stages": stages,
-        "start": start,
-        "goal": goal,
-        "weights": WEIGHTS,
-        "terminal_weights": (*TERMINAL_WEIGHTS, 0.0),
-        "guesses": swing_up(name)[3].tolist(),
-        "iterations": ITERATIONS_OF_CROCODDYL,
-    }
-
-
-def with_limits(model, limit):
-    """The model with the same position limit for all joints, in both directions."""
-    limits = jnp.full(model.nq, -limit), jnp.full(model.nq, limit)
-    return eqx.tree_at(lambda m: (m.lower_position_limit, m.upper_position_limit), model, limits)
-
-
-def cost_of_guess(name):
-    """The cost of the motion of the first guess."""
-    problem, x0, goal, guesses = swing_up(name)
-
-    def step(x, u):
-        return problem.dynamics(0, x, u, goal), jnp.sum(problem.cost(0, x, u, goal) ** 2) / 2
-
-    last, costs = jax.lax.scan(step, x0, guesses[0])
-    return float(jnp.sum(costs) + jnp.sum(problem.terminal_cost(last, goal) ** 2) / 2)
+    file.write_text(robots.urdf(robots.plain(name, build())))
+    facts = {"name": name, "urdf": str(file), "dofs": dofs, "bound": bound, "dt": dt}
+    facts |= {"stages": stages, "start": start, "goal": goal, "weights": WEIGHTS}
+    facts |= {"terminal_weights": (*TERMINAL_WEIGHTS, 0.0), "guesses": swing_up(name)[3].tolist()}
+    return facts | {"iterations": ITERATIONS_OF_CROCODDYL}
 
 
 def reached_by_crocoddyl(python, names):
@@ -169,32 +138,28 @@ def reached_by_crocoddyl(python, names):
     """
     with tempfile.TemporaryDirectory() as folder:
         problems = json.dumps([described(name, folder) for name in names])
-        command = [python, str(Path(__file__).with_name("swing_ups_peer.py"))]
-        output = subprocess.run(command, input=problems, capture_output=True, text=True, check=True)
+        results = crocoddyl_comparison.peer(python, "swing-ups", text=problems)
     counts = dict.fromkeys(names, 0)
-    for line in output.stdout.splitlines():
-        found = json.loads(line)
-        name, goal = found["name"], np.array(ROBOTS[found["name"]][-1])
-        if found["guess"] == 0 and abs(found["cost_of_guess"] / cost_of_guess(name) - 1) > 1e-6:
-            raise SystemExit(f"{name}: Crocoddyl's cost of the guess is {found['cost_of_guess']}")
-        error = np.max(np.abs(np.array(found["end"]) - goal))
+    for found in results:
+        name = found["name"]
+        problem, x0, goal, guesses = swing_up(name)
+        if found["guess"] == 0:
+            cost = crocoddyl_comparison.cost_of_controls(problem, x0, goal, guesses[0])
+            if abs(found["cost_of_guess"] / cost - 1) > 1e-6:
+                raise SystemExit(f"{name}: the cost of the guess is {found['cost_of_guess']}")
+        error = np.max(np.abs(np.array(found["end"]) - np.array(goal)))
         counts[name] += int(error < CLOSE and found["defects"] < DEFECTS)
     return counts
 
 
 def main():
-    parser = common.parser(__doc__)
-    parser.add_argument("python", nargs="?", help="the interpreter of Crocoddyl's environment")
-    parser.add_argument("--robot", choices=ROBOTS, action="append", help="default: all")
-    words = parser.parse_args()
-    jax.config.update("jax_enable_x64", True)
-    names = tuple(words.robot or ROBOTS)
-    peer = reached_by_crocoddyl(words.python, names) if words.python else {}
-    print(f"{common.machine()}\n")
-    common.head("robot", *WAYS, *(["Crocoddyl, BoxFDDP"] if peer else []))
-    for name in names:
+    given = common.options(__doc__, "python", robots=tuple(ROBOTS))
+    common.start()
+    peer = reached_by_crocoddyl(*given.python, given.robots) if given.python else {}
+    common.head("robot", *WAYS, "Crocoddyl, BoxFDDP")
+    for name in given.robots:
         counts = [int(jnp.sum(reached(name, **options))) for options in WAYS.values()]
-        common.row(name, *counts, *([peer[name]] if peer else []))
+        common.row(name, *counts, peer.get(name, "-"))
 
 
 if __name__ == "__main__":
