@@ -290,6 +290,18 @@ def delayed_signal(delay, lags, commands):
     return jax.lax.scan(step, delay.init(commands[0]), (lags, commands))[1]
 
 
+def test_each_entry_has_its_lag(rng):
+    commands, lags = jnp.asarray(rng.normal(size=(9, 3))), np.array([0.0, 1.25, 4.0])
+    found = delayed_signal(Delay(lags, 4), jnp.tile(lags, (9, 1)), commands)
+    for entry, lag in enumerate(lags):
+        alone = delayed_signal(Delay(lag, 4), jnp.full(9, lag), commands[:, entry])
+        np.testing.assert_array_equal(found[:, entry], alone)
+    with pytest.raises(rbd.ArgumentError, match=r"command has shape \(2,\), expected \(3,\), the"):
+        Delay(lags, 4).init(jnp.zeros(2))
+    with pytest.raises(rbd.ArgumentError, match="lag"):
+        Delay([0.0, 5.0], 4)
+
+
 def test_a_delayed_signal(rng):
     commands = jnp.asarray(rng.normal(size=(12, 2)))
     delay = Delay(0.0, 4)
@@ -397,7 +409,7 @@ FAULTS = {
     "lag negative": (lambda: Delay(-0.1, 3), "lag is -0.1, expected from 0 to the length 3"),
     "lag long": (lambda: Delay(3.01, 3), "lag is 3.01"),
     "lag NaN": (lambda: Delay(np.nan, 3), "lag is nan"),
-    "lags": (lambda: Delay(np.ones(2), 3), r"lag has shape \(2,\)"),
+    "lags": (lambda: Delay(np.ones((2, 1)), 3), r"lag has shape \(2, 1\)"),
     "length zero": (lambda: Delay(0, 0), "length is 0, expected an integer of 1 or more"),
     "length true": (lambda: Delay(0, True), "length is True"),
     "command of integers": (lambda: Delay(0, 1).init({"u": 1}), r"command\['u'\] has dtype int"),

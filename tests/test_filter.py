@@ -275,6 +275,47 @@ def test_a_servo_with_filtered_controls_gives_the_force_of_the_actuators():
     assert jnp.all(jnp.abs(expected) > 1e-4)
 
 
+# ------------------------------------------------------------------------------------------ delays
+
+DELAYED = """
+<mujoco>
+  <option timestep="0.01"/>
+  <worldbody><body><joint name="a"/><geom size="0.1"/></body></worldbody>
+  <actuator>
+    <motor name="linear" joint="a" delay="0.025" nsample="6" interp="linear"/>
+    <motor name="hold" joint="a" delay="0.025" nsample="6" interp="zoh"/>
+    <motor name="whole" joint="a" delay="0.03" nsample="6" interp="zoh"/>
+    <motor name="now" joint="a"/>
+    <general name="lag" joint="a" dyntype="filterexact" dynprm="0.05" delay="0.012" nsample="4"
+      interp="linear"/>
+  </actuator>
+</mujoco>
+"""
+
+
+@pytest.mark.skipif(not hasattr(mujoco.MjModel, "actuator_delay"), reason="an older MuJoCo")
+def test_delayed_controls_are_those_of_mujoco(rng):
+    """The forces of motors, which are their controls, and the activation of a filter."""
+    compiled = mujoco.MjModel.from_xml_string(DELAYED)
+    robot, data = from_mujoco(compiled), mujoco.MjData(compiled)
+    np.testing.assert_array_equal(robot.delays, [0.025, 0.025, 0.03, 0, 0.012])
+    delay = robot.delay(0.01)
+    activation, past = jnp.zeros(5), delay.init(jnp.zeros(5))
+    for control in rng.normal(size=(9, 5)):
+        data.ctrl[:] = control
+        mujoco.mj_step(compiled, data)
+        past, delayed = delay.push(past, control)
+        activation, filtered = push(robot.filter, activation, delayed, 0.01)
+        close(filtered[:4], data.actuator_force[:4], 1e-12)
+        close(activation[4], data.act[0], 1e-12)
+    # A time step that does not divide the delays: the control of four steps ago is old enough.
+    np.testing.assert_allclose(robot.delay(0.008).lag, [3.125, 4, 4, 0, 1.5])
+    with pytest.raises(rbd.ArgumentError, match="dt is 0, expected a known number above 0"):
+        robot.delay(0)
+    plain = DELAYED.partition("<motor")[0] + '<motor joint="a"/></actuator></mujoco>'
+    assert from_mujoco(mujoco.MjModel.from_xml_string(plain)).delay(0.01) is None
+
+
 # ------------------------------------------------------------------------------------------ errors
 
 WRONG = {

@@ -332,7 +332,13 @@ def test_an_import_shares_no_memory_with_mujoco(text):
 
 NEWER = {
     *("actuator_armature", "actuator_ctrladr", "actuator_damping", "actuator_dampingpoly"),
-    *("actuator_delay", "actuator_outadr", "actuator_plugin", "dof_dampingpoly"),
+    *(
+        "actuator_delay",
+        "actuator_history",
+        "actuator_outadr",
+        "actuator_plugin",
+        "dof_dampingpoly",
+    ),
     *("geom_adhesion", "geom_surfacevel", "jnt_springyield", "jnt_stiffnesspoly"),
     *("pair_adhesion", "tendon_armature", "tendon_dampingpoly", "tendon_stiffnesspoly"),
     *("tendon_actfrclimited", "tendon_actfrcrange", "tendon_springyield"),

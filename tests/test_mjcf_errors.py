@@ -195,8 +195,8 @@ REFUSED = {
         "joint 'hinge': springyield",
     ),
     "delay": (
-        {"bottom": general("delay='0.01' nsample='8'")},
-        "actuator 'm': delay of the control",
+        {"bottom": general("delay='0.01' nsample='8' interp='cubic'")},
+        "actuator 'm': delay of the control with a cubic interpolation",
     ),
     "surfacevel": (
         {"floor": "surfacevel='1 0 0 0 0 0'"},

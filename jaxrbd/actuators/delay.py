@@ -5,9 +5,12 @@ The lag may be traced.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float, PyTree
@@ -19,10 +22,11 @@ from ..model import arguments
 class Delay(eqx.Module):
     """A delay of commands by a number of steps.
 
-    - `lag`: (), the delay in steps, from 0 to `length`. A delay of t seconds has the lag t / dt,
-      where dt is the time between two commands. Between two commands the delay interpolates
-      linearly, so the lag may be a fraction. The lag is a leaf: with `vmap` each environment has
-      its own lag, and the lag may change from step to step;
+    - `lag`: (), the delay in steps, from 0 to `length`; or (n,), one lag for each entry of commands
+      with the shape (n,). A delay of t seconds has the lag t / dt, where dt is the time between two
+      commands. Between two commands the delay interpolates linearly, so the lag may be a fraction.
+      The lag is a leaf: with `vmap` each environment has its own lag, and the lag may change from
+      step to step;
     - `length`: the largest lag in steps, an int of 1 or more. It is static.
 
     A command is an array of floats or a pytree of arrays of floats, such as (position, velocity).
@@ -39,12 +43,13 @@ class Delay(eqx.Module):
     traced lag out of its range gives NaN.
     """
 
-    lag: Float[arguments.Parameter, ""]
+    lag: Float[arguments.Parameter, "..."]
     length: int = eqx.field(static=True)
 
-    def __init__(self, lag: ArrayLike, length: int):
+    def __init__(self, lag: ArrayLike | Sequence, length: int):
         arguments.require_counts(length=length)
-        self.lag, self.length = arguments.parameter(lag, "lag", ()), int(length)
+        shape = (None,) if np.ndim(lag) else ()
+        self.lag, self.length = arguments.parameter(lag, "lag", shape), int(length)
         expected = f"from 0 to the length {length}"
         arguments.require(self.lag, lambda x: (x >= 0) & (x <= length), "lag", expected)
 
@@ -53,12 +58,17 @@ class Delay(eqx.Module):
 
         The past has the structure of the command. Each array of shape s becomes an array
         (length + 1, *s) of commands, the newest first. Raises ArgumentError for a command with
-        an array that is not of floats.
+        an array that is not of floats, or that does not have the shape of a lag (n,).
         """
         command = jax.tree.map(jnp.asarray, command)
+        lags = np.shape(self.lag)
         for path, x in jax.tree_util.tree_leaves_with_path(command):
             if not jnp.issubdtype(x.dtype, jnp.floating):
                 raise ArgumentError(f"{_named(path)} has dtype {x.dtype}, expected floats")
+            if lags not in ((), x.shape):
+                raise ArgumentError(
+                    f"{_named(path)} has shape {x.shape}, expected {lags}, the shape of the lag"
+                )
         return jax.tree.map(lambda x: jnp.broadcast_to(x, (self.length + 1, *x.shape)), command)
 
     def push(self, past: PyTree, command: PyTree) -> tuple[PyTree, PyTree]:
@@ -94,7 +104,10 @@ def _push(delay: Delay, past: PyTree, command: PyTree) -> tuple[PyTree, PyTree]:
         lag = jnp.asarray(delay.lag, commands.dtype)
         lag = jnp.where((lag >= 0) & (lag <= delay.length), lag, jnp.nan)
         newer = jnp.clip(lag.astype(int), 0, delay.length - 1)
-        pair = lax.dynamic_slice_in_dim(commands, newer, 2)
+        if lag.ndim:
+            pair = jnp.take_along_axis(commands, jnp.stack([newer, newer + 1]), axis=0)
+        else:
+            pair = lax.dynamic_slice_in_dim(commands, newer, 2)
         fraction = lag - newer.astype(lag.dtype)
         return (1 - fraction) * pair[0] + fraction * pair[1]
 

@@ -288,8 +288,10 @@ _distance = jax.custom_jvp(_width)
 
 @_distance.defjvp
 def _(primals, tangents):
+    # The value is `_distance` again, so that its own derivative is the one at fixed n, y and x too.
     pair, *fixed = primals
-    return jax.jvp(lambda pair: _width(pair, *fixed), (pair,), (tangents[0],))
+    _, derivative = jax.jvp(lambda pair: _width(pair, *fixed), (pair,), (tangents[0],))
+    return _distance(*primals), derivative
 
 
 class _Next(enum.IntEnum):

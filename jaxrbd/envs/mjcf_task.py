@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float
 
 from .._math.cast import cast
-from ..actuators import AffineActuators, Filter
+from ..actuators import AffineActuators, Delay, Filter
 from ..configuration import difference, integrate
 from ..constraints import Constraint
 from ..contact import (
@@ -43,6 +43,7 @@ class MjcfParams(NamedTuple):
     - `model`, `scene`, `actuators`, `filter`, `sensors`, `passive`, `tendons`, `constraints`: the
       parts of `io.mujoco.Imported`; the model has dissipation, the sensors are those of the task,
       and the tendons are those that act;
+    - `delay`: the `Delay` of the controls, or None;
     - `home` (nq,), `home_velocity` (nv,), `home_activation` (n,): the start of an episode, before
       the random change;
     - `start` (2,): the ranges of the random change. The coordinates of the start are uniform within
@@ -55,6 +56,7 @@ class MjcfParams(NamedTuple):
     model: Model
     scene: Scene
     actuators: AffineActuators
+    delay: Delay | None
     filter: Filter
     sensors: RobotSensors
     passive: PassiveForces
@@ -73,6 +75,7 @@ class MjcfPhysics(NamedTuple):
     """The physical state of a `MjcfTask`.
 
     - `q` (nq,), `v` (nv,), `activation` (n,): the motion, and the activation of the actuators;
+    - `past`: the past controls, of `Delay`; None without delays;
     - `action`, `last_action` (n,): the actions of this step and of the step before;
     - `time` () in s: the time since the start of the episode;
     - `readings`: the exact readings of the sensors by name, in this state with the acceleration of
@@ -83,6 +86,7 @@ class MjcfPhysics(NamedTuple):
     q: Float[Array, " nq"]
     v: Float[Array, " nv"]
     activation: Float[Array, " n"]
+    past: Float[Array, "m n"] | None
     action: Float[Array, " n"]
     last_action: Float[Array, " n"]
     time: Float[Array, ""]
@@ -206,6 +210,7 @@ class MjcfTask(Env):
             model=model,
             scene=scene,
             actuators=robot.actuators,
+            delay=robot.delay(self._dt),
             filter=robot.filter,
             sensors=robot.sensors.chosen(self._sensor_names),
             passive=robot.passive,
@@ -242,21 +247,23 @@ class MjcfTask(Env):
         no_action = jnp.zeros(self.action_size, model.dtype)
         control = params.control_center
         _, filtered = params.filter.push(params.home_activation, control, self._dt)
+        past = None if params.delay is None else params.delay.init(control)
         time = jnp.zeros((), model.dtype)
-        moving = self._without_forces(params, q, v, params.home_activation, filtered)
+        moving = self._without_forces(params, q, v, params.home_activation, past, filtered)
         readings = self._readings(params, moving, time)
-        return MjcfPhysics(q, v, params.home_activation, no_action, no_action, time, readings)
+        activation = params.home_activation
+        return MjcfPhysics(q, v, activation, past, no_action, no_action, time, readings)
 
     def advance(self, params, physics, action, key):
         """The physical state after `substeps` steps of `contact_step`."""
         control = params.control_center + params.control_scale * action
         q, v, activation = physics.q, physics.v, physics.activation
-        start = self._without_forces(params, q, v, activation, control)
+        start = self._without_forces(params, q, v, activation, physics.past, control)
         moved = substeps(lambda x: self._step(params, x, control), start, self.substeps)
         time = physics.time + self.time_step
         readings = self._readings(params, moved, time)
         q, v, activation = moved.q, moved.v, moved.activation
-        return MjcfPhysics(q, v, activation, action, physics.action, time, readings)
+        return MjcfPhysics(q, v, activation, moved.past, action, physics.action, time, readings)
 
     @property
     def _dt(self) -> float:
@@ -269,18 +276,27 @@ class MjcfTask(Env):
         return "touch" in (*self.observations, *self.sensors)
 
     def _without_forces(
-        self, params: MjcfParams, q: Array, v: Array, activation: Array, filtered: Array
+        self,
+        params: MjcfParams,
+        q: Array,
+        v: Array,
+        activation: Array,
+        past: Array | None,
+        filtered: Array,
     ) -> _Moving:
         """The state before the first step of the physics."""
         model, scene = params.model, params.scene
         feels = any(isinstance(sensor, SubtreeSensor) for sensor in params.sensors.sensors)
         f_ext = jnp.zeros((model.nb, 6), model.dtype) if feels else None
         touches = jnp.zeros(scene.size, model.dtype) if self._touches else None
-        return _Moving(q, v, activation, filtered, jnp.zeros_like(v), f_ext, touches)
+        return _Moving(q, v, activation, past, filtered, jnp.zeros_like(v), f_ext, touches)
 
     def _step(self, params: MjcfParams, moving: _Moving, control: Array) -> _Moving:
         model, scene, dt = params.model, params.scene, self._dt
         q, v = moving.q, moving.v
+        past = moving.past
+        if params.delay is not None:
+            past, control = params.delay.push(past, control)
         activation, filtered = params.filter.push(moving.activation, control, dt)
         tau, servo = params.passive(model, q, v), None
         if self.implicit:
@@ -304,7 +320,8 @@ class MjcfTask(Env):
             f_ext = step_wrenches(model, scene, q, step, dt)
         if moving.touch is not None:
             touches = touch(model, scene, q, step, dt).normal_force
-        return _Moving(step.q, step.v, activation, filtered, (step.v - v) / dt, f_ext, touches)
+        a = (step.v - v) / dt
+        return _Moving(step.q, step.v, activation, past, filtered, a, f_ext, touches)
 
     def _readings(self, params: MjcfParams, moving: _Moving, time: Array) -> dict[str, Array]:
         readings = {} if moving.touch is None else {"touch": moving.touch}
@@ -347,7 +364,8 @@ class MjcfTask(Env):
 class _Moving(NamedTuple):
     """The motion during a step.
 
-    - `q`, `v`, `activation`: the state; `filtered`: the control after the activation dynamics;
+    - `q`, `v`, `activation`: the state; `past`: the past controls;
+    - `filtered`: the control after the delay and the activation dynamics;
     - `a` (nv,): the acceleration of the last step of the physics;
     - `f_ext` (nb, 6), `touch` (k,): the forces of the contacts, if a sensor needs them.
     """
@@ -355,6 +373,7 @@ class _Moving(NamedTuple):
     q: Array
     v: Array
     activation: Array
+    past: Array | None
     filtered: Array
     a: Array
     f_ext: Array | None

@@ -25,15 +25,21 @@ class ReadActuators(NamedTuple):
     """The actuators, with their activation dynamics.
 
     - `controls`: for each actuator the index of its control in MuJoCo's `ctrl`;
-    - `activations`: for each actuator the index of its activation in MuJoCo's `act`, or -1.
+    - `activations`: for each actuator the index of its activation in MuJoCo's `act`, or -1;
+    - `delays`: for each actuator the delay of its control in s;
+    - `holds`: for each actuator whether the delayed control is the last one that is old enough;
+      otherwise it is interpolated.
     """
 
     actuators: AffineActuators
     filter: Filter
     controls: list[int]
     activations: list[int]
+    delays: np.ndarray
+    holds: tuple[bool, ...]
 
 
+_HOLD, _LINEAR = 0, 1  # the interpolations of delayed controls
 # The kinds of activation dynamics of MuJoCo, as kinds of filters.
 _DYNAMICS = {
     "none": "exact",
@@ -52,7 +58,7 @@ def read_actuators(source: Source, tendons: Tendons, sites: dict[str, str]) -> R
     """
     m = source.m
     if source.disabled("ACTUATION"):
-        return ReadActuators(AffineActuators(()), Filter(()), [], [])
+        return ReadActuators(AffineActuators(()), Filter(()), [], [], np.zeros(0), ())
     kept = []
     for actuator, name in enumerate(source.actuators):
         fault = _fault(source, actuator)
@@ -101,7 +107,10 @@ def read_actuators(source: Source, tendons: Tendons, sites: dict[str, str]) -> R
     activations = [
         int(m.actuator_actadr[i]) if dynamic else -1 for i, dynamic in zip(kept, filtered)
     ]
-    return ReadActuators(actuators, filters, controls, activations)
+    n = len(source.actuators)
+    delays = np.array(source.field("actuator_delay", np.zeros(n)), float)[kept]
+    holds = tuple(source.field("actuator_history", np.zeros((n, 2)))[kept, 1] == _HOLD)
+    return ReadActuators(actuators, filters, controls, activations, delays, holds)
 
 
 def _limited_joints(source: Source, kept: list[int]) -> np.ndarray:
@@ -249,8 +258,8 @@ def _fault(source: Source, actuator: int) -> str | None:
             return f"{name} with a transmission to a {transmission}"
     if source.field("actuator_plugin", np.full(n, -1))[actuator] >= 0:
         return "plugin"
-    if source.field("actuator_delay", np.zeros(n))[actuator] > 0:
-        return "delay of the control"
+    if source.field("actuator_history", np.zeros((n, 2)))[actuator, 1] not in (_HOLD, _LINEAR):
+        return "delay of the control with a cubic interpolation"
     return None
 
 

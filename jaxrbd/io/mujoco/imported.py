@@ -14,7 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from ...actuators import AffineActuators, Filter
+from ...actuators import AffineActuators, Delay, Filter
 from ...constraints import Constraint
 from ...contact import Scene
 from ...errors import (
@@ -25,7 +25,7 @@ from ...errors import (
     RobotFileError,
     listed,
 )
-from ...model import Model, build_model, place_frames
+from ...model import Model, arguments, build_model, place_frames
 from ...model.joint_space import independent_index
 from ...passive import PassiveForces
 from ...sensors import RobotSensors
@@ -69,6 +69,8 @@ class Imported(NamedTuple):
       the state;
     - `tendons`: all tendons of the file, then the limits of the rotations of ball joints.
       `tendons(model, q, v)` is the generalized force of their springs and their damping;
+    - `delays` (n,): the delay of the control of each actuator in s, zero for most; `delay` makes a
+      `Delay` from them;
     - `filter`: the activation dynamics of the actuators. `filter.push` returns the control for
       `actuators`. It does not change the control of an actuator without dynamics;
     - `sensors`: the sensors of the file by name; a call returns their readings. Sensors without a
@@ -95,6 +97,8 @@ class Imported(NamedTuple):
     model: Model
     scene: Scene | None
     actuators: AffineActuators
+    delays: Float[np.ndarray, " n"]
+    delays_hold: tuple[bool, ...]
     filter: Filter
     sensors: RobotSensors
     passive: PassiveForces
@@ -110,6 +114,28 @@ class Imported(NamedTuple):
     body_frames: tuple[int, ...]
     site_frames: tuple[int, ...]
     mocap: dict[str, tuple[str, ...]]
+
+    def delay(self, dt: ArrayLike) -> Delay | None:
+        """The delay of the controls for time steps of dt s, or None if no control has a delay.
+
+            past = delay.init(jnp.zeros(n))  # as MuJoCo starts
+            past, delayed = delay.push(past, control)  # once per time step
+            activation, filtered = filter.push(activation, delayed, dt)
+
+        A delay is interpolated between two controls or, where `delays_hold`, it is the last control
+        that is old enough, as the attribute `interp` of the file says. Raises ArgumentError for a
+        dt that is not positive, or traced.
+        """
+        step = arguments.known(dt)
+        if step is None or not step > 0:
+            raise ArgumentError(f"dt is {dt}, expected a known number above 0")
+        if not np.any(self.delays):
+            return None
+        lags = self.delays / float(step)
+        # A delay that is a multiple of dt but for rounding errors has a lag of whole steps.
+        lags = np.where(np.abs(lags - np.round(lags)) < 1e-4, np.round(lags), lags)
+        lags = np.where(np.array(self.delays_hold, bool), np.ceil(lags), lags)
+        return Delay(lags, max(1, int(np.ceil(np.max(lags)))))
 
     def place_mocap(self, poses: Mapping[str, Pose | ArrayLike]) -> Model:
         """The model with mocap bodies at these poses in the world, by the names of the bodies.
@@ -271,6 +297,8 @@ def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[s
         model=model,
         scene=scene,
         actuators=drives.actuators,
+        delays=drives.delays,
+        delays_hold=drives.holds,
         filter=drives.filter,
         passive=passive,
         sensors=sensors,
