@@ -784,10 +784,22 @@ def test_a_height_field_has_the_points_of_mujoco():
         assert abs(1.6 - hit - height) < 1e-7  # MuJoCo stores the heights in single precision
 
 
-def test_a_height_field_of_few_points_is_refused():
-    text = HILLS.format(turn="").replace('nrow="4" ncol="5"', 'nrow="2" ncol="10"')
-    with pytest.raises(rbd.JaxRBDError, match="geom 'hills': a height field of less than 4 x 4"):
-        rbd.io.load_mjcf(text)
+@pytest.mark.parametrize(("nrow", "ncol"), [(2, 10), (10, 2)])
+def test_a_height_field_of_few_points_has_middles(nrow, ncol):
+    """The heights at the points are those of the file, as MuJoCo's rays find them."""
+    text = HILLS.format(turn="").replace('nrow="4" ncol="5"', f'nrow="{nrow}" ncol="{ncol}"')
+    compiled = mujoco.MjModel.from_xml_string(text)
+    grid = from_mujoco(compiled).scene.ground
+    assert min(grid.heights.shape) == 5
+    data, geom = mujoco.MjData(compiled), np.zeros(1, np.int32)
+    mujoco.mj_forward(compiled, data)
+    (x, y, _, _), center = compiled.hfield_size[0], data.geom("hills").xpos
+    for i, j in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        edge = np.array([x * (2 * j / (ncol - 1) - 1), y * (2 * i / (nrow - 1) - 1)])
+        start = np.array([*(center[:2] + (1 - 1e-9) * edge), 9.0])
+        hit = mujoco.mj_ray(compiled, data, start, np.array([0.0, 0, -1]), None, 1, -1, geom)
+        assert geom[0] == compiled.geom("hills").id
+        assert abs(9 - hit - grid.elevation(jnp.asarray(start[:2]))) < 1e-6
 
 
 # ----------------------------------------------------------------------- the files of the wheels

@@ -479,9 +479,25 @@ def test_a_name_for_an_element_without_name_is_in_use():
 
 def test_which_files_are_mjcf(tmp_path):
     path = tmp_path / "robot.xml"
-    for content, expected in ((text(), True), ("<robot/>", False), ("<mujoco>", False)):
+    comment = "<?xml version='1.0'?><!-- <robot> --><mujoco>"
+    for content, expected in (
+        (text(), True),
+        ("<robot/>", False),
+        ("<robot>", False),
+        (comment, True),
+        ("mujoco", False),
+    ):
         path.write_text(content)
         assert is_mjcf(path) == expected
+
+
+def test_a_file_that_is_not_well_formed_is_read_as_mujoco_reads_it():
+    """Some files of MyoSuite have "--" in a comment or no blank between two attributes."""
+    world = "<worldbody><body><geom size='1'/><joint name='a'axis='1 0 0'/></body></worldbody>"
+    found = load_mjcf(f"<mujoco><!-- a -- b -->{world}</mujoco>")
+    assert found.model.joint_names == ("a",)
+    with pytest.raises(rbd.RobotFileError, match="not well-formed"):
+        load_mjcf(f"<mujoco><!-- a -- b -->{world}")
 
 
 def test_a_mocap_body_is_a_frame_that_touches():

@@ -28,7 +28,9 @@ else:
     Element = Any
 
 # The possessive quantifiers prevent backtracking in a long prolog without a DOCTYPE.
-_DOCTYPE = re.compile(r"(?:\s++|<\?.*?\?>|<!--.*?-->)*+<!DOCTYPE", re.DOTALL)
+_PROLOG = r"(?:\s++|<\?.*?\?>|<!--.*?-->)*+"
+_DOCTYPE = re.compile(_PROLOG + "<!DOCTYPE", re.DOTALL)
+_FIRST_TAG = re.compile(_PROLOG + r"<([\w.:-]+)", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 
@@ -178,6 +180,16 @@ def parse_document(path_or_text: str | os.PathLike[str]) -> Document:
     if file.endswith(".xacro"):
         raise RobotFileError(xacro_advice(file), file=file, line=root.sourceline)
     return Document(file, root)
+
+
+def first_tag(path_or_text: str | os.PathLike[str]) -> str | None:
+    """The tag of the first element of a document, which need not be well-formed; None without one.
+
+    Raises `RobotFileError` for a file that cannot be read or is not UTF-8.
+    """
+    _, text = _read(path_or_text)
+    found = _FIRST_TAG.match(text)
+    return found.group(1) if found else None
 
 
 def large_root(data: bytes) -> Element:

@@ -22,7 +22,7 @@ import jaxrbd as rbd
 from jaxrbd.io.mujoco import from_mujoco
 from jaxrbd.tendons import tendon_dynamics
 
-from .mjcf import frame_poses, mass_matrix, random_state
+from .mjcf import mass_matrix, random_state
 
 STATES = 3
 
@@ -76,8 +76,7 @@ def errors(compiled):
         for name, value in theirs.items():
             mine = np.asarray(ours[name])
             if name == "poses":
-                index = [robot.model.frame_names.index(frame) for frame in value]
-                error = [_error(mine[i], pose) for i, pose in zip(index, value.values())]
+                error = map(_error, mine[np.array(robot.body_frames + robot.site_frames)], value)
             elif name == "sensors":  # each one has its own scale
                 parts = robot.sensors.by_name(mine)
                 error = [_error(parts[sensor], reading) for sensor, reading in value.items()]
@@ -146,14 +145,15 @@ def their_results(compiled, state, robot):
         moving = {"M": M, "bias": bias}
     else:  # M of a model has no armature of tendons
         moving = {}
-    poses = frame_poses(compiled, state, robot)
+    R = np.concatenate([state.xmat[1:], state.site_xmat]).reshape(-1, 3, 3)
+    p = np.concatenate([state.xpos[1:], state.site_xpos])
     readings = {}
     for i, (first, width) in enumerate(zip(compiled.sensor_adr, compiled.sensor_dim)):
         name = mujoco.mj_id2name(compiled, mujoco.mjtObj.mjOBJ_SENSOR, i) or f"sensor{i}"
         if name in robot.sensors.names:
             readings[name] = np.array(state.sensordata[first : first + width])
     return moving | {
-        "poses": {frame: np.column_stack(pose) for frame, pose in poses.items()},
+        "poses": np.concatenate([R, p[..., None]], axis=2),
         "lengths": np.array(state.ten_length),
         "rates": np.array(state.ten_velocity),
         "actuators": np.array(state.actuator_force),

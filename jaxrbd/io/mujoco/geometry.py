@@ -359,11 +359,17 @@ def _ground(source: Source, geom: int) -> Ground | None:
     size_x, size_y, size_z, _ = m.hfield_size[field]
     data = np.array(m.hfield_data[start : start + rows * columns], float).reshape(rows, columns)
     corner = H[:2, 3] - [size_x, size_y]
-    spacing = 2 * np.array([size_x, size_y]) / [columns - 1, rows - 1]
-    if min(rows, columns) < NODES:
-        source.omit(f"geom {source.geoms[geom]!r}: a height field of less than 4 x 4 points")
-        return None
-    return HeightGrid(H[2, 3] + size_z * data.T, spacing, corner)
+    heights = _refined(_refined(data.T).T).T
+    spacing = 2 * np.array([size_x, size_y]) / (np.array(heights.shape) - 1)
+    return HeightGrid(H[2, 3] + size_z * heights, spacing, corner)
+
+
+def _refined(heights: np.ndarray) -> np.ndarray:
+    """The heights (n, m) with middles between the rows, until there are enough for a grid."""
+    while len(heights) < NODES:
+        middles = (heights[1:] + heights[:-1]) / 2
+        heights = np.insert(heights, range(1, len(heights)), middles, axis=0)
+    return heights
 
 
 def _margins(source: Source, geoms: np.ndarray) -> np.ndarray:

@@ -176,14 +176,16 @@ def load_mjcf(
     text = path_or_text if isinstance(path_or_text, str) else ""
     if not text.lstrip().startswith("<"):
         file, read = os.fspath(path_or_text), mujoco.MjModel.from_xml_path
-    root = outermost_element(path_or_text)
+    root, fault = _outermost_element(path_or_text)
     if root != "mujoco":
-        raise RobotFileError(
+        raise fault or RobotFileError(
             f"expected <mujoco> as the outermost element, found {root!r}", file=file
         )
     try:
         compiled = read(os.fspath(path_or_text))
     except ValueError as error:
+        if fault is not None:
+            raise fault from error
         raise RobotFileError(f"MuJoCo cannot read the file: {error}", file=file) from error
     try:
         found, warned = _import(compiled, strict, mimic)
@@ -195,9 +197,9 @@ def load_mjcf(
 
 
 def is_mjcf(path: str | os.PathLike[str]) -> bool:
-    """Whether the outermost element of a file is `<mujoco>`; False if it is not well-formed."""
+    """Whether the outermost element of a file is `<mujoco>`."""
     try:
-        return outermost_element(path) == "mujoco"
+        return _outermost_element(path)[0] == "mujoco"
     except RobotFileError:
         return False
 
@@ -318,14 +320,22 @@ def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[s
     return found, warned
 
 
-def outermost_element(path_or_text: str | os.PathLike[str]) -> str:
-    """The tag of the outermost element of an XML file or of a text that starts with '<'.
+def _outermost_element(
+    path_or_text: str | os.PathLike[str],
+) -> tuple[str | None, RobotFileError | None]:
+    """The tag of the outermost element of an XML file, and the fault of XML that MuJoCo may accept.
 
-    Raises RobotFileError for a file that is not well-formed, as `load_urdf` does.
+    MuJoCo reads some files that are not well-formed, for example with "--" in a comment. Raises
+    RobotFileError for a file that cannot be read, is empty, or has a DOCTYPE, as `load_urdf` does.
     """
-    from .._xml import parse_document, written_name
+    from .._xml import first_tag, parse_document, written_name
 
-    return written_name(parse_document(path_or_text).root)
+    try:
+        return written_name(parse_document(path_or_text).root), None
+    except RobotFileError as error:
+        if "not well-formed" not in str(error):
+            raise
+        return first_tag(path_or_text), error
 
 
 def _configuration(
