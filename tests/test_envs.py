@@ -806,6 +806,7 @@ def trot():
     return env, params, run
 
 
+@pytest.mark.slow
 def test_masses_friction_gains_and_delays_vary_in_one_program(trot, key):
     """Environment i differs in the i-th of these parameters, and only its motion changes."""
     _, params, run = trot

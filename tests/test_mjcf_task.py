@@ -218,6 +218,7 @@ def test_a_step_has_derivatives(env, params, start, advance):
     close(derivative, slope(along, 1e-5), 1e-6)
 
 
+@pytest.mark.slow
 def test_explicit_forces(env, params, start):
     explicit = dataclasses.replace(env, implicit=False, observations=("v",), sensors=("place",))
     few = explicit.default_params()
