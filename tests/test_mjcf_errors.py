@@ -198,6 +198,10 @@ REFUSED = {
         {"bottom": general("delay='0.01' nsample='8' interp='cubic'")},
         "actuator 'm': delay of the control with a cubic interpolation",
     ),
+    "delay beyond its samples": (
+        {"bottom": general("delay='0.05' nsample='2'")},
+        "actuator 'm': delay of the control beyond its 2 samples",
+    ),
     "surfacevel": (
         {"floor": "surfacevel='1 0 0 0 0 0'"},
         "contact of the geoms 'floor' and 'hull': surfacevel",

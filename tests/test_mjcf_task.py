@@ -254,12 +254,91 @@ def test_a_tolerance_decreases_outside_of_its_bounds():
         ({"control_range": {}}, "actuator 'hip' has no control range"),
         ({"control_range": {"toe": (0, 1)}}, "control_range has the actuator 'toe', expected one"),
         ({"control_range": {"hip": (1, 0)}}, r"control_range of 'hip' is \(1, 0\), expected two"),
-        ({"substeps": 0}, "time_step is 0.008 and substeps is 0, expected more than 0"),
+        ({"substeps": 0}, "substeps is 0, expected an integer of 1 or more"),
+        ({"time_step": np.inf}, "time_step is inf, expected more than 0, and finite"),
+        ({"start": (0.1, -1)}, "start is .*, expected finite, 0 or more"),
+        ({"start": 0.1}, r"start has shape \(\) .* expected \(2,\)"),
+        ({"fails": 3}, "fails is 3, expected a function or None"),
+        ({"rewards": ("alive", "action")}, "rewards is .*, expected a mapping"),
+        ({"rewards": {"a": (1.0, abs, 2)}}, "the reward term 'a' is .*, expected a pair"),
+        ({"control_range": ["hip"]}, "control_range is .*, expected a mapping from names"),
+        ({"control_range": {"hip": (None, 1)}}, r"control_range of 'hip' is \(None, 1\)"),
+        ({"observations": [["q"]]}, r"observations has the entry \['q'\], expected a name"),
     ],
 )
 def test_wrong_settings_are_named(env, settings, message):
     with pytest.raises(ArgumentError, match=message):
         dataclasses.replace(env, **settings)
+
+
+# An arm with two links, a cord that only a motor pulls, and a target that the file places.
+ARM_OF_TWO = """
+<mujoco>
+  <worldbody>
+    <body name="target" mocap="true" pos="0 0 1"><site name="target"/></body>
+    <body><joint name="a" axis="0 1 0"/><geom size="0.1" pos="0.2 0 0"/><site name="s"/>
+      <body name="b" pos="0.4 0 0"><joint name="b" axis="0 1 0"/><geom size="0.1" pos="0.1 0 0"/>
+        <site name="t" pos="0.1 0 0"/></body>
+    </body>
+  </worldbody>
+  {more}
+  <tendon><spatial name="cord"><site site="s"/><site site="t"/></spatial></tendon>
+  <actuator><motor name="m" {drive} ctrlrange="-1 1"/></actuator>
+  <sensor>
+    <tendonpos name="cord" tendon="cord"/><framepos name="target" objtype="site" objname="target"/>
+    <force name="force" site="t"/><jointpos name="q" joint="a"/><user name="touch" dim="1"/>
+  </sensor>
+  <keyframe><key name="high" mpos="0 0 2"/></keyframe>
+</mujoco>
+"""
+
+
+def test_tendons_without_properties_and_mocap_bodies_are_read():
+    text = ARM_OF_TWO.format(more="", drive='joint="a"')
+    task = envs.MjcfTask(text, {"alive": 1}, ["cord", "target"], keyframe="high", start=(0, 0))
+    observed = task.reset(task.default_params(), jax.random.key(0)).observation
+    close(observed, [0.5, 0, 0, 2])
+
+
+@pytest.mark.parametrize(
+    ("more", "drive", "message"),
+    [
+        ("", 'tendon="cord"', "sensor 'force' .* the forces of the tendons 'cord'"),
+        (
+            "<equality><connect body1='b' anchor='0 0 0'/></equality>",
+            'joint="a"',
+            "sensor 'force' .* the forces of the equalities of frames",
+        ),
+    ],
+)
+def test_force_sensors_that_would_miss_forces_are_refused(more, drive, message):
+    with pytest.raises(ArgumentError, match=message):
+        envs.MjcfTask(ARM_OF_TWO.format(more=more, drive=drive), {"alive": 1}, ["force"])
+
+
+def test_names_of_the_file_that_an_observation_has_too_are_refused():
+    text = ARM_OF_TWO.format(more="", drive='joint="a"')
+    for name in ("q", "touch"):
+        with pytest.raises(ArgumentError, match=f"'{name}' in sensors is a sensor of the file, an"):
+            envs.MjcfTask(text, {"alive": 1}, ["v"], sensors=[name])
+
+
+def test_an_actuator_with_a_negative_stiffness_at_one_end_is_refused():
+    text = ARM_OF_TWO.format(more="", drive='joint="a"').replace("<motor", "<general")
+    text = text.replace('name="m"', 'name="m" gaintype="affine" gainprm="0 1 0"')
+    with pytest.raises(ArgumentError, match=r"'m'|'a'"):
+        envs.MjcfTask(text, {"alive": 1}, ["v"])
+    envs.MjcfTask(text, {"alive": 1}, ["v"], implicit=False)
+
+
+def test_rewards_and_failures_are_numbers():
+    text = ARM_OF_TWO.format(more="", drive='joint="a"')
+    wide = envs.MjcfTask(text, {"a": (1.0, lambda *x: jnp.ones(3))}, ["v"])
+    with pytest.raises(ArgumentError, match=r"the reward term 'a' has shape \(3,\), expected a n"):
+        jax.eval_shape(wide.reset, wide.default_params(), jax.random.key(0))
+    many = envs.MjcfTask(text, {"alive": 1}, ["v"], fails=lambda *x: jnp.ones(3))
+    with pytest.raises(ArgumentError, match=r"fails returns the shape \(3,\), expected one value"):
+        many.failed(None, None)
 
 
 def test_a_robot_without_actuators_is_refused():

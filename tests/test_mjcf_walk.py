@@ -229,6 +229,7 @@ BALL = '<joint name="left_hip" type="ball"/>'
         (ACTUATOR, '<velocity name="c" joint="left_shin" kv="3"/>', "no motor and no position"),
         (ACTUATOR, '<motor name="c" joint="left_shin"/>', "stiffness is missing, .* 'left_shin'"),
         ('"c" joint', '"c" timeconst="0.1" joint', "actuator 'c' has activation dynamics"),
+        ('"c" joint', '"c" delay="0.02" nsample="9" joint', "actuator 'c' has a delay"),
         ("-7.5 7.5", "-7.5 8", "forces from -7.5 to 8.0, expected the same limit"),
         ("-0.5 0.5", "-0.5 0.1", "stroke up to 0.1"),
         (

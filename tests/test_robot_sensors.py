@@ -322,6 +322,35 @@ def test_sensors_without_counterpart_are_named():
         robot.sensors.chosen(["gyro", "ray"])
     with pytest.raises(rbd.ArgumentError, match="no sensor 'gyros'; the sensors are 'gyro'"):
         robot.sensors.chosen(["gyros"])
+    # Sensors of actuators that were not read, and of joints whose forces are added up.
+    force = '<actuatorfrc name="force" actuator="hinge"/>'
+    compiled = world(force)
+    compiled.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_ACTUATION
+    assert from_mujoco(compiled).sensors.left_out == (
+        ("force", "the actuator 'hinge' was left out"),
+    )
+    follower = "<mujoco><worldbody><body><joint name='x'/><geom size='1'/><body><joint name='y'/>"
+    follower += "<geom size='1'/></body></body></worldbody><equality><joint joint1='y' joint2='x'/>"
+    follower += "</equality><actuator><motor joint='x'/></actuator>"
+    follower += "<sensor><jointactuatorfrc name='f' joint='x'/></sensor></mujoco>"
+    compiled = mujoco.MjModel.from_xml_string(follower)
+    assert from_mujoco(compiled).sensors.names == ("f",)
+    assert from_mujoco(compiled, mimic=True).sensors.names == ()
+
+
+def test_the_energies_and_the_centers_of_strange_robots():
+    """A tendon with inertia; and a link without mass, whose center is at its origin."""
+    text = """<mujoco><option><flag energy="enable"/></option><worldbody>
+      <body pos="0 0 1"><joint name="a"/><geom size="0.1" pos="0.3 0 0"/>
+        <body name="empty" pos="0.2 0.1 0"><site name="s"/></body></body></worldbody>
+      <tendon><fixed name="t" armature="0.5"><joint joint="a" coef="2"/></fixed></tendon>
+      <sensor><e_kinetic name="e"/><subtreecom name="c" body="empty"/></sensor></mujoco>"""
+    compiled = mujoco.MjModel.from_xml_string(text)
+    robot, data = from_mujoco(compiled), mujoco.MjData(compiled)
+    data.qpos[:], data.qvel[:] = 0.4, 1.3
+    mujoco.mj_forward(compiled, data)
+    found = robot.sensors(robot.model, data.qpos.copy(), data.qvel.copy(), tendons=robot.tendons)
+    close(found, [data.energy[1], *data.body("empty").xpos], 1e-12)
 
 
 @pytest.mark.parametrize(
@@ -340,6 +369,14 @@ def test_sensors_without_counterpart_are_named():
         ),
         (lambda: FrameSensor("a", "x_axis", "hand", [1, 2]), r"X_FP.p has shape \(2,\)"),
         (lambda: JointSensor("a", "position", "x", cutoff=0), "cutoff of sensor 'a' is 0"),
+        (lambda: JointSensor("a", "position", "x", cutoff="x"), "cutoff of sensor 'a' is x"),
+        (lambda: JointSensor("a", "rotation", "x", cutoff=1), "expected infinite for 'rotation'"),
+        (lambda: JointSensor("a", ["position"], "x"), "quantity of sensor 'a' is .'position'"),
+        (lambda: JointSensor("a", "position", "x", noise=None), "noise of sensor 'a' is None"),
+        (
+            lambda: SubtreeSensor("a", "force", "hand", inertia=np.zeros(10), carried="leg"),
+            "carried of sensor 'a' is 'leg', expected a sequence of names",
+        ),
         (lambda: JointSensor("a", "position", "x", noise=-1), "noise of sensor 'a' is -1"),
         (lambda: JointSensor("a", "position", None), "joint is None, expected a name"),
         (lambda: TendonSensor("a", "position", "x"), "'position', expected one of length, rate"),
@@ -352,7 +389,11 @@ def test_sensors_without_counterpart_are_named():
         (lambda: RobotSensors(["gyro"]), "entry 0 of sensors is 'gyro', expected a sensor"),
         (lambda: RobotSensors([StateSensor("t", "time")] * 2), "two sensors have the name 't'"),
         (lambda: RobotSensors().chosen("gyro"), "names is 'gyro', expected a sequence"),
-        (lambda: RobotSensors().by_name(np.zeros(2)), r"readings has shape \(2,\), expected 0"),
+        (lambda: RobotSensors().by_name([1.0, 2]), r"readings has shape \(2,\), expected 0"),
+        (
+            lambda: RobotSensors().with_noise(jax.random.key(0), np.zeros(2)),
+            r"readings has shape \(2,\), expected 0",
+        ),
     ],
 )
 def test_wrong_sensors_are_refused(make, message):
@@ -367,8 +408,9 @@ def test_wrong_sensors_are_refused(make, message):
         (StateSensor("a", "time"), "time is missing, which sensor 'a' needs"),
         (TendonSensor("a", "rate", "cord"), "tendons is missing, which sensor 'a' needs"),
         (JointSensor("a", "actuator_force", "hinge"), "actuators is missing, which sensor 'a'"),
-        (FrameSensor("a", "position", "foot"), "'foot'"),
-        (JointSensor("a", "position", "ball"), "joint 'ball' has 3 degrees of freedom"),
+        (FrameSensor("a", "position", "foot"), "sensor 'a': .*'foot'"),
+        (SubtreeSensor("a", "force", "foot"), "sensor 'a': .*'foot'"),
+        (JointSensor("a", "position", "ball"), "sensor 'a': joint 'ball' has 3 degrees of freedom"),
         (JointSensor("a", "rotation", "hinge"), "joint 'hinge' is no spherical joint"),
         (SubtreeSensor("a", "force", "wall"), "frame 'wall' of sensor 'a' is fixed to the world"),
     ],
@@ -385,6 +427,11 @@ def test_unknown_tendons_and_actuators_are_named(robot):
     state = model, robot.q0, jnp.zeros(model.nv)
     with pytest.raises(rbd.ArgumentError, match="no tendon 'rope'; expected one of: 'cord', 'sum'"):
         RobotSensors([TendonSensor("a", "length", "rope")])(*state, tendons=robot.tendons)
+    pull = RobotSensors([TendonSensor("a", "actuator_force", "rope")])
+    with pytest.raises(rbd.ArgumentError, match="sensor 'a': there is no tendon 'rope'; exp"):
+        pull(*state, actuators=robot.actuators, control=jnp.zeros(5))
+    with pytest.raises(rbd.ArgumentError, match="passive is 3, expected PassiveForces or None"):
+        pull(*state, actuators=robot.actuators, control=jnp.zeros(5), passive=3)
     with pytest.raises(rbd.ArgumentError, match="there is no actuator 'motor'"):
         RobotSensors([ActuatorSensor("a", "force", "motor")])(
             *state, actuators=robot.actuators, control=jnp.zeros(5)

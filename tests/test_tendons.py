@@ -13,7 +13,7 @@ from jaxrbd.actuators import AffineActuators
 from jaxrbd.io import load_mjcf
 from jaxrbd.model.shapes import Box, Cylinder, Sphere
 from jaxrbd.spatial import Pose
-from jaxrbd.tendons import FixedTendon, PathPoint, Pulley, SpatialTendon, Tendons, Wrap
+from jaxrbd.tendons import FixedTendon, PathPoint, Pulley, SpatialTendon, Tendons, Wrap, wrapping
 from jaxrbd.tendons.wrapping import wrapped_line
 
 # A floating base with a sphere, and an arm with a cylinder at its elbow. Of the side sites, two are
@@ -261,6 +261,22 @@ def test_actuators_add_armature_and_damping_to_their_tendons():
 
 
 # ------------------------------------------------------------------ wrapping
+
+
+def test_the_touching_point_needs_few_iterations(monkeypatch):
+    """Of a tendon inside of a shape; also where Newton's method starts at the solution."""
+    rng = np.random.default_rng(0)
+    l_a, l_b = 1 + 10 ** rng.uniform(-2, 1, (2, 4000))
+    psi = rng.uniform(0.01, np.pi, 4000)
+    l_a[:9], l_b[:9], psi[:9] = 2.0, 2.0, np.linspace(0.1, 1.9, 9)  # the start is the solution
+    a, b = np.stack([l_a, 0 * psi]), l_b * np.stack([np.cos(psi), np.sin(psi)])
+    share = np.clip(-np.sum(a * (b - a), axis=0) / np.sum((b - a) ** 2, axis=0), 0, 1)
+    misses = np.sum((a + share * (b - a)) ** 2, axis=0) > 1
+    case = l_a[misses], l_b[misses], np.ones(np.sum(misses)), psi[misses]
+    monkeypatch.setattr(wrapping, "_MAX_ITERATIONS", 9)
+    phi = jax.jit(jax.vmap(wrapping._touching_angle))(*case)
+    assert len(phi) > 1000
+    assert np.max(np.abs(jax.jit(jax.vmap(wrapping._mismatch))(phi, *case))) < 1e-13
 
 
 def line_and_slopes(*case):

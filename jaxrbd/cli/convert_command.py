@@ -11,7 +11,7 @@ import jax
 from ..errors import ArgumentError, listed
 from ..io.model_file import save_model
 from ..io.urdf_writer import save_urdf
-from ..tendons import RotationAngle
+from ..tendons import RotationAngle, Tendons
 from ..tendons.paths import Tendon
 from . import parsing
 from .loading import (
@@ -87,4 +87,6 @@ def run(options: argparse.Namespace) -> int:
 def _tendons(parts: dict[str, Any]) -> tuple[Tendon, ...]:
     """The tendons in the parts of a robot."""
     found = parts.get("tendons")
-    return tuple(x for x in found.tendons if not isinstance(x, RotationAngle)) if found else ()
+    if not isinstance(found, Tendons):
+        return ()
+    return tuple(x for x in found.tendons if not isinstance(x, RotationAngle))

@@ -9,21 +9,33 @@ import warnings
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
+from ..actuators import AffineActuators, Filter
 from ..errors import ArgumentError, ContactWarning, InertiaWarning, LimitWarning
 from ..io.model_file import load_model, load_parts
 from ..io.mujoco import Imported, is_mjcf, load_mjcf
 from ..io.urdf import load_urdf
 from ..model import Model
 from ..model.names import similar_names
+from ..passive import PassiveForces
 from ..robots import load_robot, robot_names, robot_path
-from ..tendons import RotationAngle
+from ..sensors import RobotSensors
+from ..tendons import RotationAngle, Tendons
 
 MODEL_ENDING = ".jaxrbd"  # the ending of the names of model files
 
 
 # The parts of an MJCF file that a model file can hold.
-_SAVED = ("actuators", "filter", "passive", "tendons", "sensors")
+_SAVED = {
+    "actuators": AffineActuators,
+    "delays": np.ndarray,
+    "delays_hold": tuple,
+    "filter": Filter,
+    "passive": PassiveForces,
+    "tendons": Tendons,
+    "sensors": RobotSensors,
+}
 
 
 class Loaded(NamedTuple):
@@ -118,7 +130,8 @@ def _not_found(robot: str) -> str:
 
 def counts_of_parts(parts: dict[str, Any]) -> dict[str, int]:
     """The number of elements of the parts of an MJCF file, by their nouns."""
-    if not {*_SAVED} <= parts.keys():  # a file of `save_model` may have other parts
+    if not all(isinstance(parts.get(name), kind) for name, kind in _SAVED.items()):
+        # A file of `save_model` may have other parts.
         return {"part": len(parts)}
     passive, tendons = parts["passive"], parts["tendons"]
     springs, compensation = passive.springs, passive.gravity_compensation

@@ -222,6 +222,8 @@ def step_wrenches(
     that is not positive, and for a step of a scene with another number of contacts.
     """
     dt = arguments.POSITIVE.or_nan(arguments.number(model, dt, "dt"))
+    if not isinstance(step, ContactStep):
+        raise ArgumentError(f"step is a {type(step).__name__}, expected a ContactStep")
     if step.impulse.shape != (scene.size, 3):
         raise ArgumentError(
             f"step.impulse has shape {step.impulse.shape}, expected ({scene.size}, 3), one row for "

@@ -209,6 +209,9 @@ def _motors(robot: Imported) -> list[str]:
     if not np.all(instant):
         name = actuators.names[int(np.argmin(instant))]
         raise ArgumentError(f"actuator {name!r} has activation dynamics, expected none")
+    if np.any(robot.delays):
+        name = actuators.names[int(np.argmax(robot.delays > 0))]
+        raise ArgumentError(f"the control of actuator {name!r} has a delay, expected none")
     if actuators.muscles is not None:
         name = actuators.names[int(np.argmax(actuators.muscles.peak_force > 0))]
         raise ArgumentError(f"actuator {name!r} is a muscle, expected a motor or a servo")

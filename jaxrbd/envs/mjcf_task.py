@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from .._math.cast import cast
 from ..actuators import AffineActuators, Delay, Filter
 from ..configuration import difference, integrate
-from ..constraints import Constraint
+from ..constraints import Constraint, FrameConstraint
 from ..contact import (
     Scene,
     contact_step,
@@ -26,11 +26,11 @@ from ..contact import (
 )
 from ..errors import ArgumentError, listed
 from ..io.mujoco import Imported, load_mjcf
-from ..model import Model
+from ..model import Model, arguments
 from ..model.joint_places import is_free
 from ..passive import PassiveForces
-from ..sensors import RobotSensors, SubtreeSensor, touch
-from ..tendons import Tendons
+from ..sensors import RobotSensors, SubtreeSensor, TendonSensor, touch
+from ..tendons import SpatialTendon, Tendons
 from .environment import Env, Parameter, substeps, uniform
 
 # The parts of an observation besides the sensors.
@@ -42,7 +42,7 @@ class MjcfParams(NamedTuple):
 
     - `model`, `scene`, `actuators`, `filter`, `sensors`, `passive`, `tendons`, `constraints`: the
       parts of `io.mujoco.Imported`; the model has dissipation, the sensors are those of the task,
-      and the tendons are those that act;
+      and the tendons are those that act, or all of them if a sensor reads tendons;
     - `delay`: the `Delay` of the controls, or None;
     - `home` (nq,), `home_velocity` (nv,), `home_activation` (n,): the start of an episode, before
       the random change;
@@ -137,7 +137,10 @@ class MjcfTask(Env):
     - action (n,): the control is `control_center + control_scale * action`;
     - physics: an `MjcfPhysics`; parameters: an `MjcfParams`.
 
-    The functions are compared by identity: two tasks with the same function are equal. Needs the
+    The environment stores `rewards` and `control_range` as tuples. The functions are compared by
+    identity: two tasks with the same function are equal. Force sensors know the forces of contacts,
+    and not those of constraints between frames and of spatial tendons, so a task with both is
+    refused. Needs the
     package mujoco (`pip install mujoco`). Raises ArgumentError, which names the element, for a
     robot without actuators, an unknown keyframe, sensor, reward term or actuator, an actuator
     without control range, and as `servo_of_actuators`. Other errors are as for `load_mjcf`.
@@ -166,7 +169,7 @@ class MjcfTask(Env):
             "rewards": _checked_rewards(self.rewards),
             "observations": _names(self.observations, "observations", robot, _STATE),
             "sensors": _names(self.sensors, "sensors", robot, ("touch",)),
-            "start": tuple(map(float, self.start)),
+            "start": _checked_start(self.start),
             "control_range": _checked_ranges(self.control_range, robot),
             "action_size": len(robot.actuators.names),
             "omitted": robot.omitted,
@@ -175,23 +178,28 @@ class MjcfTask(Env):
             object.__setattr__(self, name, value)
         if not self.action_size:
             raise ArgumentError("the robot has no actuators, expected at least one")
-        if self.substeps < 1 or not self.time_step > 0:
+        arguments.require_counts(substeps=self.substeps, episode_steps=self.episode_steps)
+        if not isinstance(self.time_step, int | float) or not 0 < self.time_step < np.inf:
             raise ArgumentError(
-                f"time_step is {self.time_step} and substeps is {self.substeps}, expected more "
-                "than 0"
+                f"time_step is {self.time_step!r}, expected more than 0, and finite"
             )
+        if self.fails is not None and not callable(self.fails):
+            raise ArgumentError(f"fails is {self.fails!r}, expected a function or None")
         params = self._params(robot)  # for its checks
+        _require_complete_forces(robot, params.sensors)
         if self.implicit:
-            control = jnp.asarray(params.control_center)
-            servo_of_actuators(
-                robot.actuators, params.model, params.home, control, params.home_velocity
-            )
+            # The stiffness and the damping are affine in the control.
+            for end in (-1, 1):
+                control = jnp.asarray(params.control_center + end * params.control_scale)
+                servo_of_actuators(
+                    robot.actuators, params.model, params.home, control, params.home_velocity
+                )
 
     def default_params(self) -> MjcfParams:
         return self._params(load_mjcf(self.path, self.strict))
 
     def _params(self, robot: Imported) -> MjcfParams:
-        model, n = robot.model.with_dissipation(), len(robot.actuators.names)
+        model, n = robot.model, len(robot.actuators.names)
         home, velocity = robot.q0, jnp.zeros(model.nv, model.dtype)
         activation = jnp.zeros(n, model.dtype)
         if self.keyframe is not None:
@@ -202,19 +210,23 @@ class MjcfTask(Env):
                 )
             key = robot.keyframes[self.keyframe]
             home, velocity, activation = key.q, key.v, key.activation
+            model = robot.place_mocap(key.mocap)
+        model = model.with_dissipation()
         scene = Scene(()) if robot.scene is None else robot.scene
         scene = dataclasses.replace(scene, inverse_inertia=inverse_inertias(model, scene))
         ranges = _control_ranges(robot, dict(self.control_range or ()))
         low, high = ranges.T
+        sensors = robot.sensors.chosen(self._sensor_names)
+        reads_tendons = any(isinstance(sensor, TendonSensor) for sensor in sensors.sensors)
         params = MjcfParams(
             model=model,
             scene=scene,
             actuators=robot.actuators,
             delay=robot.delay(self._dt),
             filter=robot.filter,
-            sensors=robot.sensors.chosen(self._sensor_names),
+            sensors=sensors,
             passive=robot.passive,
-            tendons=robot.tendons.only_acting(),
+            tendons=robot.tendons if reads_tendons else robot.tendons.only_acting(),
             constraints=robot.constraints,
             home=home,
             home_velocity=velocity,
@@ -353,12 +365,21 @@ class MjcfTask(Env):
         return jnp.concatenate([jnp.zeros(0, params.model.dtype), *observed])
 
     def terms(self, params, before, action, after):
-        return {name: term(params, before, action, after) for name, _, term in self._terms}
+        found = {name: term(params, before, action, after) for name, _, term in self._terms}
+        for name, value in found.items():
+            if jnp.shape(value) != ():
+                raise ArgumentError(
+                    f"the reward term {name!r} has shape {jnp.shape(value)}, expected a number"
+                )
+        return found
 
     def failed(self, params, physics):
         if self.fails is None:
             return jnp.zeros((), bool)
-        return jnp.asarray(self.fails(params, physics), bool)
+        failed = jnp.asarray(self.fails(params, physics), bool)
+        if failed.shape != ():
+            raise ArgumentError(f"fails returns the shape {failed.shape}, expected one value")
+        return failed
 
 
 class _Moving(NamedTuple):
@@ -399,13 +420,17 @@ def _checked_rewards(
     rewards: Mapping[str, float | tuple[float, RewardTerm]],
 ) -> tuple[tuple[str, float, RewardTerm], ...]:
     """Names, weights and functions of the terms. Raises ArgumentError, which names the term."""
-    if isinstance(rewards, tuple):  # of `dataclasses.replace`
-        return rewards
+    if isinstance(rewards, tuple) and all(
+        isinstance(term, tuple) and len(term) == 3 and callable(term[2]) for term in rewards
+    ):
+        return rewards  # of `dataclasses.replace`
     if not isinstance(rewards, Mapping):
         raise ArgumentError(f"rewards is {rewards!r}, expected a mapping from names to weights")
     terms = []
     for name, given in rewards.items():
-        weight, term = given if isinstance(given, tuple) else (given, _REWARDS.get(name))
+        if isinstance(given, tuple | list) and len(given) != 2:
+            raise ArgumentError(f"the reward term {name!r} is {given!r}, expected a pair")
+        weight, term = given if isinstance(given, tuple | list) else (given, _REWARDS.get(name))
         if term is None:
             raise ArgumentError(
                 f"there is no reward term {name!r}; expected one of {', '.join(_REWARDS)}, or a "
@@ -423,13 +448,18 @@ def _names(
     names: Sequence[str], what: str, robot: Imported, others: Sequence[str]
 ) -> tuple[str, ...]:
     """The names of sensors, or of `others`. Raises ArgumentError for other names."""
-    if isinstance(names, str):
+    if not isinstance(names, Sequence) or isinstance(names, str):
         raise ArgumentError(f"{what} is {names!r}, expected a sequence of names")
+    given = (*robot.sensors.names, *dict(robot.sensors.left_out))
     for name in names:
-        known = name in robot.sensors.names
-        if name in others and known:
-            raise ArgumentError(f"{name!r} in {what} is a sensor of the file, and {name} of a task")
-        if name not in others and not known:
+        if not isinstance(name, str):
+            raise ArgumentError(f"{what} has the entry {name!r}, expected a name")
+        if name in _STATE and name in given:
+            raise ArgumentError(
+                f"{name!r} in {what} is a sensor of the file, and also a part of observations: "
+                "rename the sensor"
+            )
+        if name not in (*others, *robot.sensors.names):
             if name in dict(robot.sensors.left_out):
                 robot.sensors.chosen([name])  # raises with the reason
             sensors = listed([repr(x) for x in robot.sensors.names], 40) or "none"
@@ -446,17 +476,42 @@ def _checked_ranges(
     """The control ranges by actuator. Raises ArgumentError for unknown actuators."""
     if ranges is None:
         return None
+    if not isinstance(ranges, Mapping | tuple):
+        raise ArgumentError(f"control_range is {ranges!r}, expected a mapping from names")
     found = []
     for name, given in dict(ranges).items():
         if name not in robot.actuators.names:
             known = listed([repr(x) for x in robot.actuators.names], 40)
             raise ArgumentError(f"control_range has the actuator {name!r}, expected one of {known}")
-        if np.shape(given) != (2,) or not np.all(np.isfinite(given)) or given[0] > given[1]:
+        numbers = isinstance(given, Sequence) and len(given) == 2
+        numbers = numbers and all(isinstance(x, int | float) and np.isfinite(x) for x in given)
+        if not numbers or given[0] > given[1]:
             raise ArgumentError(
                 f"control_range of {name!r} is {given!r}, expected two finite numbers in order"
             )
         found.append((name, (float(given[0]), float(given[1]))))
     return tuple(found)
+
+
+def _checked_start(start: tuple[float, float]) -> tuple[float, float]:
+    """The ranges of the start. Raises ArgumentError unless they are two numbers, 0 or more."""
+    values = arguments.parameter(start, "start", (2,))
+    arguments.require(values, lambda x: (x >= 0) & np.isfinite(x), "start", "finite, 0 or more")
+    return float(values[0]), float(values[1])
+
+
+def _require_complete_forces(robot: Imported, sensors: RobotSensors) -> None:
+    """Raise ArgumentError for a force sensor, where frames are joined or spatial tendons act."""
+    names = [x.name for x in sensors.sensors if x.quantity in ("force", "torque")]
+    acting = [*robot.tendons.only_acting().tendons, *robot.actuators.tendons]
+    cords = [repr(tendon.name) for tendon in acting if isinstance(tendon, SpatialTendon)]
+    joined = any(isinstance(constraint, FrameConstraint) for constraint in robot.constraints)
+    if names and (cords or joined):
+        what = f"the tendons {listed(cords, 10)}" if cords else "the equalities of frames"
+        raise ArgumentError(
+            f"sensor {names[0]!r} measures a force, which does not contain the forces of {what}: "
+            "leave out the sensor"
+        )
 
 
 def _control_ranges(

@@ -74,7 +74,10 @@ def part_record(part: Any, name: str, arrays: list[np.ndarray]) -> Any:
     object that a file cannot hold.
     """
     record = _record(part, name, arrays, {})
-    loaded = part_of(record, arrays, name)
+    try:
+        loaded = part_of(record, arrays, name)
+    except ModelError as error:
+        raise ArgumentError(f"{error}; a file cannot hold a batch of parts") from error
     if jax.tree.structure(loaded) != jax.tree.structure(part):
         raise ArgumentError(f"{name} is {part!r}, which differs from what its constructor makes")
     return record
@@ -157,7 +160,9 @@ def part_of(record: Any, arrays: Sequence[np.ndarray], name: str) -> Any:
         try:
             made[key] = kind(**values)
             return made[key]
-        except (ArgumentError, TypeError, ValueError, AttributeError, IndexError) as error:
+        except (ArgumentError, TypeError, ValueError, ArithmeticError, LookupError) as error:
             raise ModelError(f"{name}: {error}") from error
+        except AttributeError as error:
+            raise ModelError(f"{name}: a {x['kind']} has wrong arguments") from error
 
     return decoded(record)

@@ -35,6 +35,10 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 
 
+class NotWellFormedError(RobotFileError):
+    """A file is not well-formed XML."""
+
+
 @dataclasses.dataclass
 class Document:
     """A parsed robot file: its name, its outermost element `root`, and the `faults` found so far.
@@ -170,7 +174,7 @@ def parse_document(path_or_text: str | os.PathLike[str]) -> Document:
     except etree.XMLSyntaxError as error:
         what = error.msg.partition(", line ")[0].strip()
         message = xacro_advice(file) if "xacro" in what else f"not well-formed XML: {what}"
-        raise RobotFileError(message, file=file, line=error.lineno) from error
+        raise NotWellFormedError(message, file=file, line=error.lineno) from error
     if root.getroottree().docinfo.internalDTD is not None:  # if the pattern missed it
         raise RobotFileError("a robot file may not have a DOCTYPE", file=file, line=1)
     for element in root.iter():

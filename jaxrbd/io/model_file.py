@@ -92,6 +92,9 @@ def save_model(
     header["arrays"] = [{"name": name, "shape": [*x.shape]} for name, x in arrays.items()]
     if wrong := _shape_fault(expected, {name: x.shape for name, x in arrays.items()}):
         raise ArgumentError(wrong)
+    for name in parts or {}:
+        if not isinstance(parts, Mapping) or not isinstance(name, str):
+            raise ArgumentError(f"parts is {parts!r}, expected a mapping from names to parts")
     part_arrays: list[np.ndarray] = []
     header["parts"] = {
         name: part_record(part, f"parts[{name!r}]", part_arrays)
@@ -362,6 +365,8 @@ def _check(header: dict[str, Any]) -> None:
             raise ModelError(f"an array of a part is {array['dtype']!r}")
     for array in [{"name": "an array of a part", **x} for x in header["part_arrays"]] + arrays:
         if not all(type(n) is int and 0 <= n < 2**31 for n in array["shape"]):
+            raise ModelError(f"{array['name']!r} has shape {array['shape']!r}")
+        if math.prod(n for n in array["shape"] if n) >= 2**48:
             raise ModelError(f"{array['name']!r} has shape {array['shape']!r}")
         if len(array["shape"]) > _MOST_AXES:
             raise ModelError(f"{array['name']!r} has {len(array['shape'])} axes")

@@ -16,6 +16,9 @@ from ..model.joints_by_name import parameters
 from ..model.shapes import Vector
 from ..spatial import Pose
 
+# Quantities of unit length, which have no cutoff.
+_UNCLIPPED = ("rotation", "x_axis", "y_axis", "z_axis")
+
 
 class Sensor(eqx.Module):
     """What all sensors have.
@@ -35,14 +38,18 @@ class Sensor(eqx.Module):
 
     def _describe(self, name: str, quantity: str, cutoff: float, noise: float) -> None:
         """Set the fields of all sensors. Raises ArgumentError, which names the sensor."""
-        if quantity not in self.widths:
+        if not isinstance(quantity, str) or quantity not in self.widths:
             raise ArgumentError(
                 f"quantity of sensor {name!r} is {quantity!r}, expected one of "
                 f"{', '.join(self.widths)}"
             )
-        if not cutoff > 0:
+        if not isinstance(cutoff, int | float | np.number) or not cutoff > 0:
             raise ArgumentError(f"cutoff of sensor {name!r} is {cutoff}, expected more than 0")
-        if not (noise >= 0 and np.isfinite(noise)):
+        if quantity in _UNCLIPPED and np.isfinite(cutoff):
+            raise ArgumentError(
+                f"cutoff of sensor {name!r} is {cutoff}, expected infinite for {quantity!r}"
+            )
+        if not isinstance(noise, int | float | np.number) or not 0 <= noise < np.inf:
             raise ArgumentError(f"noise of sensor {name!r} is {noise}, expected finite, 0 or more")
         self.name, self.quantity = _text(name, "name"), quantity
         self.cutoff, self.noise = float(cutoff), float(noise)
@@ -64,7 +71,7 @@ class FrameSensor(Sensor):
     | quantity | reading |
     |---|---|
     | `position` (3,) in m | position of P in the axes of O, relative to O |
-    | `rotation` (4,) | unit quaternion wxyz of P relative to O |
+    | `rotation` (4,) | unit quaternion wxyz of P relative to O, up to its sign |
     | `x_axis`, `y_axis`, `z_axis` (3,) | an axis of P in the axes of O |
     | `linear_velocity` (3,) in m/s | time derivative of `position` |
     | `angular_velocity` (3,) in rad/s | angular velocity of P relative to O, in the axes of O |
@@ -218,15 +225,17 @@ class SubtreeSensor(Sensor):
 
     | quantity | reading |
     |---|---|
-    | `center_of_mass` (3,) in m | the position in the world |
+    | `center_of_mass` (3,) in m | the position in the world; of the link, if there is no mass |
     | `linear_velocity` (3,) in m/s | the velocity of the center of mass in world axes |
     | `angular_momentum` (3,) in kg m^2/s | about the center of mass, in world axes |
     | `force` (3,) in N | the force on the link from the link that carries it, in the axes of P |
     | `torque` (3,) in N m | the moment of this force about P, in the axes of P |
 
-    External forces `f_ext` on the body of the frame count as forces on the link. Raises
-    ArgumentError for another quantity, if only one of `inertia` and `carried` is given, and as
-    `Sensor`. Source: MuJoCo, XML reference, sensor.
+    External forces `f_ext` on the body of the frame count as forces on the link. Forces of
+    constraints and of tendons count as forces from the link that carries it, unless `f_ext` has
+    them. `inertia` does not change with the inertias of the model. Raises ArgumentError for another
+    quantity, if only one of `inertia` and `carried` is given, and as `Sensor`. Source: MuJoCo, XML
+    reference, sensor.
     """
 
     frame: str | None = eqx.field(static=True)
@@ -254,6 +263,10 @@ class SubtreeSensor(Sensor):
         noise: float = 0.0,
     ):
         self._describe(name, quantity, cutoff, noise)
+        if isinstance(carried, str) or not (carried is None or all(map(_is_text, carried))):
+            raise ArgumentError(
+                f"carried of sensor {name!r} is {carried!r}, expected a sequence of names"
+            )
         if (inertia is None) != (carried is None):
             missing = "inertia" if inertia is None else "carried"
             raise ArgumentError(f"{missing} of sensor {name!r} is missing, expected both or none")
@@ -269,7 +282,7 @@ class StateSensor(Sensor):
     | quantity | reading |
     |---|---|
     | `time` (1,) in s | the argument `time` |
-    | `kinetic_energy` (1,) in J | as `kinetic_energy` |
+    | `kinetic_energy` (1,) in J | as `kinetic_energy`, with the armature of tendons |
     | `potential_energy` (1,) in J | of gravity, for all links, and of springs |
 
     The springs are those of the joints (`PassiveForces.springs`) and of the tendons. Raises
@@ -280,6 +293,10 @@ class StateSensor(Sensor):
 
     def __init__(self, name: str, quantity: str, *, cutoff: float = np.inf, noise: float = 0.0):
         self._describe(name, quantity, cutoff, noise)
+
+
+def _is_text(x: object) -> bool:
+    return isinstance(x, str)
 
 
 def _text(x: str, what: str) -> str:

@@ -6,8 +6,10 @@ number of different quantities, and not on the number of sensors.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -89,8 +91,9 @@ class RobotSensors(eqx.Module):
         for place, sensor in enumerate(self.sensors):
             if type(sensor) not in _READERS:
                 raise ArgumentError(f"entry {place} of sensors is {sensor!r}, expected a sensor")
-        if twice := [x for i, x in enumerate(self.names) if x in self.names[:i]]:
-            raise ArgumentError(f"two sensors have the name {twice[0]!r}, expected different names")
+        name, count = next(iter(Counter(self.names).most_common(1)), ("", 0))
+        if count > 1:
+            raise ArgumentError(f"two sensors have the name {name!r}, expected different names")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -127,10 +130,7 @@ class RobotSensors(eqx.Module):
 
         Raises ArgumentError for another number of readings.
         """
-        if np.ndim(readings) < 1 or readings.shape[-1] != self.size:
-            raise ArgumentError(
-                f"readings has shape {np.shape(readings)}, expected {self.size} values"
-            )
+        readings = self._checked(readings)
         ends = np.cumsum([sensor.width for sensor in self.sensors])
         return {
             sensor.name: readings[..., end - sensor.width : end]
@@ -140,7 +140,11 @@ class RobotSensors(eqx.Module):
     def with_noise(
         self, key: PRNGKeyArray, readings: Float[Array, "... size"]
     ) -> Float[Array, "... size"]:
-        """The readings with normal errors, whose standard deviations are `noise` of the sensors."""
+        """The readings with normal errors, whose standard deviations are `noise` of the sensors.
+
+        Raises ArgumentError for another number of readings.
+        """
+        readings = self._checked(readings)
         spread = np.repeat(
             [sensor.noise for sensor in self.sensors], [sensor.width for sensor in self.sensors]
         )
@@ -148,6 +152,12 @@ class RobotSensors(eqx.Module):
             return readings
         errors = jax.random.normal(key, readings.shape, readings.dtype)
         return readings + jnp.asarray(spread, readings.dtype) * errors
+
+    def _checked(self, readings: ArrayLike) -> Array:
+        readings = jnp.asarray(readings)
+        if readings.ndim < 1 or readings.shape[-1] != self.size:
+            raise ArgumentError(f"readings has shape {readings.shape}, expected {self.size} values")
+        return readings
 
     def __call__(
         self,
@@ -178,7 +188,14 @@ class RobotSensors(eqx.Module):
         for an unknown frame, joint, tendon or actuator.
         """
         given = {"a": a, "actuators": actuators, "control": control, "tendons": tendons}
-        given["time"] = time
+        given |= {"passive": passive, "time": time}
+        for name, kind in (
+            ("actuators", AffineActuators),
+            ("tendons", Tendons),
+            ("passive", PassiveForces),
+        ):
+            if given[name] is not None and not isinstance(given[name], kind):
+                raise ArgumentError(f"{name} is {given[name]!r}, expected {kind.__name__} or None")
         for sensor in self.sensors:
             for argument in _needs(sensor):
                 if given[argument] is None:
@@ -321,6 +338,10 @@ class _Placed(NamedTuple):
 
 
 def _read_frames(state: _State, sensors: Sequence[Any], quantity: str) -> Array:
+    for sensor in sensors:
+        with _named(sensor):
+            bodies_of(state.model, [sensor.frame, sensor.reference])
+
     def placed(frames: list[str | None], X: list[Pose | None]) -> tuple[Places, Pose]:
         return places_from_first_root(state.model, state.kinematics, frames, _stack(X, state.model))
 
@@ -385,11 +406,15 @@ _FRAME_QUANTITIES: Mapping[str, Callable[[_Placed], Array]] = {
 
 def _read_joints(state: _State, sensors: Sequence[Any], quantity: str) -> Array:
     model, joints = state.model, [sensor.joint for sensor in sensors]
+    is_scalar = quantity not in ("rotation", "angular_velocity")
+    find = scalar_joints if is_scalar else ball_places
+    for sensor in sensors:
+        with _named(sensor):
+            find(model, [sensor.joint])
     if quantity == "actuator_force":
         dofs = [_dof(model, sensor) for sensor in sensors]
         return take_rows(state.actuator_torques, np.array(dofs, int))
-    is_scalar = quantity in ("position", "velocity")
-    places = (scalar_joints if is_scalar else ball_places)(model, joints)
+    places = find(model, joints)
     if quantity in ("velocity", "angular_velocity"):
         return joint_rates(model, state.kinematics.q, state.v)[places.v]
     coordinates = joint_coordinates(model, state.kinematics.q)[places.q]
@@ -398,7 +423,6 @@ def _read_joints(state: _State, sensors: Sequence[Any], quantity: str) -> Array:
 
 def _dof(model: Model, sensor: JointSensor) -> int:
     """The index in v of a joint with one degree of freedom that follows no other joint."""
-    scalar_joints(model, [sensor.joint])
     dofs = model.joint(sensor.joint).v
     if dofs.start == dofs.stop:
         raise ArgumentError(
@@ -414,6 +438,9 @@ def _read_tendons(state: _State, sensors: Sequence[Any], quantity: str) -> Array
         assert actuators is not None
         first = len(actuators.driven_joints)
         on = [x.name for x in actuators.tendons]
+        for sensor in sensors:
+            if state.parts.tendons is None or sensor.tendon not in state.parts.tendons.names:
+                _place(sensor, sensor.tendon, on, "tendon")
         driven = [
             on[i - first] if first <= i < first + len(on) else None for i in actuators.outputs
         ]
@@ -421,7 +448,7 @@ def _read_tendons(state: _State, sensors: Sequence[Any], quantity: str) -> Array
         return jnp.sum(jnp.where(members, state.actuator_states.force, 0), axis=1)
     tendons = state.parts.tendons
     assert tendons is not None
-    places = [_place(name, tendons.names, "tendon") for name in names]
+    places = [_place(sensor, sensor.tendon, tendons.names, "tendon") for sensor in sensors]
     chosen = Tendons([tendons.tendons[i] for i in places])
     if quantity == "length":
         return chosen.lengths(state.model, state.kinematics)
@@ -431,15 +458,26 @@ def _read_tendons(state: _State, sensors: Sequence[Any], quantity: str) -> Array
 def _read_actuators(state: _State, sensors: Sequence[Any], quantity: str) -> Array:
     assert state.parts.actuators is not None
     names = state.parts.actuators.names
-    places = [_place(sensor.actuator, names, "actuator") for sensor in sensors]
+    places = [_place(sensor, sensor.actuator, names, "actuator") for sensor in sensors]
     return take_rows(getattr(state.actuator_states, quantity), np.array(places, int))
 
 
-def _place(name: str, names: Sequence[str], what: str) -> int:
+def _place(sensor: Sensor, name: str, names: Sequence[str], what: str) -> int:
     if name not in names:
         known = listed([repr(x) for x in names], 40) or "none"
-        raise ArgumentError(f"there is no {what} {name!r}; expected one of: {known}")
+        raise ArgumentError(
+            f"sensor {sensor.name!r}: there is no {what} {name!r}; expected one of: {known}"
+        )
     return [*names].index(name)
+
+
+@contextlib.contextmanager
+def _named(sensor: Sensor) -> Iterator[None]:
+    """Errors within name the sensor."""
+    try:
+        yield
+    except ArgumentError as error:
+        raise ArgumentError(f"sensor {sensor.name!r}: {error}") from error
 
 
 # ------------------------------------------------------------------------------------- subtrees
@@ -447,6 +485,9 @@ def _place(name: str, names: Sequence[str], what: str) -> int:
 
 def _read_subtrees(state: _State, sensors: Sequence[Any], quantity: str) -> Array:
     model, kinematics = state.model, state.kinematics
+    for sensor in sensors:
+        with _named(sensor):
+            bodies_of(model, [sensor.frame, *(sensor.carried or ())])
     X_B = first_root_centred(model, kinematics)
     links, X_L = places_from_first_root(model, kinematics, [x.frame for x in sensors])
     members, parts = zip(*(_members(model, sensor, b) for sensor, b in zip(sensors, links.bodies)))
@@ -457,7 +498,8 @@ def _read_subtrees(state: _State, sensors: Sequence[Any], quantity: str) -> Arra
         return matmul(jnp.asarray(members, model.dtype), of_bodies) + of_links
 
     inertia = total(transform_inertia(X_B, model.inertia), transform_inertia(X_L, part))
-    center = inertia_center_of_mass(inertia)
+    # A subtree without mass is at the origin of its link.
+    center = jnp.where(inertia[:, :1] > 0, inertia_center_of_mass(inertia), X_L.p)
     if quantity == "center_of_mass":
         return center + first_root_position(model, kinematics)
     (V, A), (V_L, A_L) = state.motions, state.motions_at(links)
@@ -499,7 +541,7 @@ def _members(model: Model, sensor: SubtreeSensor, body: int) -> tuple[np.ndarray
     if sensor.frame is not None:
         raise ArgumentError(
             f"frame {sensor.frame!r} of sensor {sensor.name!r} is fixed to the world, expected a "
-            "frame of a moving link, None for the whole robot, or inertia and bodies"
+            "frame of a moving link, None for the whole robot, or inertia and carried"
         )
     return np.ones(model.nb, bool), _fixed_inertia(model)
 
@@ -521,6 +563,10 @@ def _read_state(state: _State, sensors: Sequence[Any], quantity: str) -> Array:
         value = arguments.number(model, state.time, "time")
     elif quantity == "kinetic_energy":
         value = kinetic_energy.unchecked(model, kinematics, state.v)
+        if parts.tendons is not None and parts.tendons.armature is not None:
+            rates = parts.tendons.rates(model, kinematics, state.v)
+            armature = jnp.asarray(parts.tendons.armature, model.dtype)
+            value = value + jnp.sum(armature * rates * rates) / 2
     else:
         value = potential_energy.unchecked(model, kinematics)
         value = value - jnp.sum(_fixed_inertia(model)[1:4] * model.gravity)

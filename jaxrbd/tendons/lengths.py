@@ -207,9 +207,7 @@ def _line_wrenches(
         if not len(lines.ends):
             continue
         weight = weights[lines.branch]
-        total = total + matmul(
-            _summation_matrix(lines.tendon, len(tendons), model), weight * values
-        )
+        total = total + _sums(weight * values, lines.tendon, len(tendons))
         ends = [
             wrenches_at_points(X.p[end], weight[:, None] * f)
             for end, f in zip(lines.ends.T, forces, strict=True)
@@ -230,7 +228,8 @@ def wrenches_on_bodies(
     if lines is None:
         return jnp.zeros((model.nb, 6), model.dtype)
     pulls = -take_rows(tensions, lines.owners)[:, None] * lines.wrenches
-    sums = matmul(_summation_matrix(lines.bodies, model.nb, model), pulls)
+    moving = np.flatnonzero(lines.bodies >= 0)
+    sums = _sums(take_rows(pulls, moving), lines.bodies[moving], model.nb)
     return inverse_transform_force(first_root_centred(model, kinematics), sums)
 
 
@@ -251,13 +250,13 @@ def rows_of_wrenches(
     """
     # One wrench per row and body, then one row of the result.
     pairs, index = np.unique(np.stack([owners, bodies]), axis=1, return_inverse=True)
-    wrenches = matmul(_summation_matrix(index.ravel(), pairs.shape[1], model), wrenches)
+    wrenches = _sums(wrenches, index.ravel(), pairs.shape[1])
     columns = dof_columns(model, first_root_centred(model, kinematics))
     moves = model.topology.movers(pairs[1])
     if fixed is not None:
         moves = moves & ~fixed[pairs[0]]
     per_body = jnp.where(moves[:, model.topology.dof_body], matmul(wrenches, columns.T), 0)
-    tree_rows = matmul(_summation_matrix(pairs[0], n, model), per_body)
+    tree_rows = _sums(per_body, pairs[0], n)
     return independent_force(model, kinematics.q, tree_rows.T).T
 
 
@@ -293,9 +292,15 @@ def _rotation_angles(
     return angles, arms.at[rows[:, None], places.v].set(axis)
 
 
-def _summation_matrix(index: np.ndarray, n: int, model: Model) -> Array:
-    """The matrix (n, m) that sums m values into n sums, where value j belongs to sum `index[j]`."""
-    return jnp.asarray(np.arange(n)[:, None] == index, model.dtype)
+def _sums(x: Float[Array, "m ..."], index: np.ndarray, n: int) -> Float[Array, "n ..."]:
+    """The n sums of rows of x, where row j belongs to the sum `index[j]`."""
+    # For each sum the list of its rows, filled with m, the index of a row of zeros.
+    m = len(index)
+    order, counts = np.argsort(index, kind="stable"), np.bincount(index, minlength=n)
+    places = np.arange(m) - np.repeat(np.cumsum(counts) - counts, counts)
+    rows = np.full((n, counts.max(initial=0)), m)
+    rows[index[order], places] = order
+    return jnp.sum(jnp.concatenate([x, jnp.zeros_like(x[:1])])[rows], axis=1)
 
 
 def _straight_lines(p: Array, lines: _Lines) -> Line:
@@ -316,8 +321,14 @@ def _wrapped_lines(model: Model, X: Pose, layout: _Layout) -> Line:
     operands = [local(lines.ends[:, 0]), local(lines.ends[:, 1]), radius, wraps.is_sphere]
     if np.any(wraps.side >= 0):
         operands += [local(wraps.side), wraps.side >= 0]
-    if not all(x is False for x in wraps.inside):
-        # 1 and 0: known to be inside or outside; -1: not known.
-        operands.append(np.array([-1 if x is None else x for x in wraps.inside], int))
-    found = jax.vmap(wrapped_line)(*operands)
+    # 1 and 0: known to be inside or outside; -1: not known. Only lines that may touch the inside of
+    # their shape need an iteration, so they are a batch of their own.
+    inside = np.array([-1 if x is None else x for x in wraps.inside], int)
+    parts, order = [], [np.flatnonzero(inside), np.flatnonzero(inside == 0)]
+    for index, more in zip(order, ([inside], [])):
+        if len(index):
+            chosen: list[Any] = [x[index] for x in (*operands, *more)]
+            parts.append(jax.vmap(wrapped_line)(*chosen))
+    place = np.argsort(np.concatenate(order))
+    found = jax.tree.map(lambda *x: take_rows(jnp.concatenate(x), place), *parts)
     return Line(found.length, rotate(X_S.R, found.f_0), rotate(X_S.R, found.f_1))

@@ -109,7 +109,8 @@ def read_actuators(source: Source, tendons: Tendons, sites: dict[str, str]) -> R
     ]
     n = len(source.actuators)
     delays = np.array(source.field("actuator_delay", np.zeros(n)), float)[kept]
-    holds = tuple(source.field("actuator_history", np.zeros((n, 2)))[kept, 1] == _HOLD)
+    history = source.field("actuator_history", np.zeros((n, 2)))
+    holds = tuple(bool(x) for x in history[kept, 1] == _HOLD)
     return ReadActuators(actuators, filters, controls, activations, delays, holds)
 
 
@@ -258,8 +259,12 @@ def _fault(source: Source, actuator: int) -> str | None:
             return f"{name} with a transmission to a {transmission}"
     if source.field("actuator_plugin", np.full(n, -1))[actuator] >= 0:
         return "plugin"
-    if source.field("actuator_history", np.zeros((n, 2)))[actuator, 1] not in (_HOLD, _LINEAR):
+    delay = source.field("actuator_delay", np.zeros(n))[actuator]
+    samples, interpolation = source.field("actuator_history", np.zeros((n, 2)))[actuator]
+    if delay > 0 and interpolation not in (_HOLD, _LINEAR):
         return "delay of the control with a cubic interpolation"
+    if delay > (samples + 1e-4) * m.opt.timestep:
+        return f"delay of the control beyond its {int(samples)} samples"
     return None
 
 

@@ -70,7 +70,8 @@ class Imported(NamedTuple):
     - `tendons`: all tendons of the file, then the limits of the rotations of ball joints.
       `tendons(model, q, v)` is the generalized force of their springs and their damping;
     - `delays` (n,): the delay of the control of each actuator in s, zero for most; `delay` makes a
-      `Delay` from them;
+      `Delay` from them. `delays_hold`: whether each delayed control is the last one that is old
+      enough; otherwise it is interpolated;
     - `filter`: the activation dynamics of the actuators. `filter.push` returns the control for
       `actuators`. It does not change the control of an actuator without dynamics;
     - `sensors`: the sensors of the file by name; a call returns their readings. Sensors without a
@@ -127,7 +128,7 @@ class Imported(NamedTuple):
         dt that is not positive, or traced.
         """
         step = arguments.known(dt)
-        if step is None or not step > 0:
+        if step is None or np.ndim(step) or not step > 0:
             raise ArgumentError(f"dt is {dt}, expected a known number above 0")
         if not np.any(self.delays):
             return None
@@ -184,9 +185,11 @@ def load_mjcf(
     try:
         compiled = read(os.fspath(path_or_text))
     except ValueError as error:
+        message = f"MuJoCo cannot read the file: {error}"
         if fault is not None:
-            raise fault from error
-        raise RobotFileError(f"MuJoCo cannot read the file: {error}", file=file) from error
+            text = str(fault).removeprefix(f"{file}:{fault.line}: ")
+            raise RobotFileError(f"{text}; {message}", file=file, line=fault.line) from error
+        raise RobotFileError(message, file=file) from error
     try:
         found, warned = _import(compiled, strict, mimic)
     except ModelError as error:
@@ -276,7 +279,7 @@ def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[s
         tendons = read_tendons(source, tree.sites)
         drives = read_actuators(source, tendons, tree.sites)
         passive = read_passive(source)
-        sensors = read_sensors(source, tree.sites)
+        sensors = read_sensors(source, tree.sites, drives.actuators.names, bool(followers.rules))
         active, inactive = read_constraints(source, followers.equalities, tree.sites, tendons)
         scene, pairs, warned = read_scene(source)
     except ArgumentError as error:
@@ -328,13 +331,11 @@ def _outermost_element(
     MuJoCo reads some files that are not well-formed, for example with "--" in a comment. Raises
     RobotFileError for a file that cannot be read, is empty, or has a DOCTYPE, as `load_urdf` does.
     """
-    from .._xml import first_tag, parse_document, written_name
+    from .._xml import NotWellFormedError, first_tag, parse_document, written_name
 
     try:
         return written_name(parse_document(path_or_text).root), None
-    except RobotFileError as error:
-        if "not well-formed" not in str(error):
-            raise
+    except NotWellFormedError as error:
         return first_tag(path_or_text), error
 
 

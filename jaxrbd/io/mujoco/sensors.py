@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,15 +56,24 @@ _SUBTREES = {
 _STATES = {"clock": "time", "e_kinetic": "kinetic_energy", "e_potential": "potential_energy"}
 
 
-def read_sensors(source: Source, sites: Mapping[str, str]) -> RobotSensors:
-    """The sensors of the file, and the reasons why others are left out; `sites`: their frames.
+def read_sensors(
+    source: Source, sites: Mapping[str, str], actuators: Sequence[str], follows: bool
+) -> RobotSensors:
+    """The sensors of the file, and the reasons why others are left out.
 
-    A sensor changes no motion, so a sensor without a counterpart is no reason to refuse a file.
+    `sites`: the frame of each site; `actuators`: the names of those that were read; `follows`:
+    whether joints follow others. A sensor changes no motion, so a sensor without a counterpart is
+    no reason to refuse a file.
     """
     sensors, left_out = [], []
     for index, name in enumerate(source.sensors):
         try:
-            sensors.append(_sensor(source, index, name, sites))
+            sensor = _sensor(source, index, name, sites)
+            if isinstance(sensor, ActuatorSensor) and sensor.actuator not in actuators:
+                raise _NoCounterpartError(f"the actuator {sensor.actuator!r} was left out")
+            if follows and isinstance(sensor, JointSensor) and sensor.quantity == "actuator_force":
+                raise _NoCounterpartError("joints follow others, which adds up their forces")
+            sensors.append(sensor)
         except _NoCounterpartError as error:
             left_out.append((name, str(error)))
     return RobotSensors(sensors, left_out)
@@ -112,19 +121,19 @@ def _sensor(source: Source, index: int, name: str, sites: Mapping[str, str]) -> 
 
 
 def _place(
-    source: Source, sites: Mapping[str, str], kind: int, element: int
+    source: Source, sites: Mapping[str, str], object_type: int, element: int
 ) -> tuple[str | None, Pose | None]:
     """The frame of an element (a body, geom, site or camera), and its pose in this frame."""
-    m, name = source.m, source.kind("Obj", kind)
-    if name == "site":
+    m, kind = source.m, source.kind("Obj", object_type)
+    if kind == "site":
         return sites[source.sites[element]], None
-    if name == "xbody":
+    if kind == "xbody":
         return (source.bodies[element], None) if element else (None, None)
-    if name == "camera" and source.kind("CamLight", m.cam_mode[element]) != "fixed":
+    if kind == "camera" and source.kind("CamLight", m.cam_mode[element]) != "fixed":
         raise _NoCounterpartError("its camera is not fixed to a body")
-    if name == "body":  # the principal axes of the body, at its center of mass
+    if kind == "body":  # the principal axes of the body, at its center of mass
         body, H = element, source.pose(m.body_ipos[element], m.body_iquat[element])
-    elif name == "geom":
+    elif kind == "geom":
         body, H = m.geom_bodyid[element], source.pose(m.geom_pos[element], m.geom_quat[element])
     else:
         body, H = m.cam_bodyid[element], source.pose(m.cam_pos[element], m.cam_quat[element])
