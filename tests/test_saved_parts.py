@@ -11,7 +11,7 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd import actuators, io, passive, sensors, tendons
 from jaxrbd.errors import ArgumentError, SavedFileError
-from jaxrbd.io._part_records import KINDS
+from jaxrbd.io._part_records import KINDS, part_of
 from jaxrbd.io._sealed import read_sealed, write_sealed
 from jaxrbd.io.model_file import VERSION
 from jaxrbd.model.shapes import Cylinder, Sphere
@@ -216,6 +216,14 @@ def test_wrong_records_are_refused(model, tmp_path, change, message):
     write_sealed(path, "model", VERSION, json.loads(json.dumps(header)), body)
     with pytest.raises(SavedFileError, match=message):
         io.load_parts(path)
+
+
+def test_parts_within_each_other_without_end():
+    record = {"list": []}
+    for _ in range(5000):
+        record = {"list": [record]}
+    with pytest.raises(rbd.ModelError, match="it has too many parts within each other"):
+        part_of(record, [], "it")
 
 
 def test_a_part_that_its_constructor_does_not_make(model, tmp_path):

@@ -140,10 +140,10 @@ class MjcfTask(Env):
     The environment stores `rewards` and `control_range` as tuples. The functions are compared by
     identity: two tasks with the same function are equal. Force sensors know the forces of contacts,
     and not those of constraints between frames and of spatial tendons, so a task with both is
-    refused. Needs the
-    package mujoco (`pip install mujoco`). Raises ArgumentError, which names the element, for a
-    robot without actuators, an unknown keyframe, sensor, reward term or actuator, an actuator
-    without control range, and as `servo_of_actuators`. Other errors are as for `load_mjcf`.
+    refused. Needs the package mujoco (`pip install mujoco`). Raises ArgumentError, which names the
+    element, for a robot without actuators, an unknown keyframe, sensor, reward term or actuator, an
+    actuator without control range, and as `servo_of_actuators`. Other errors are as for
+    `load_mjcf`.
     """
 
     path: str

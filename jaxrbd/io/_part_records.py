@@ -165,4 +165,7 @@ def part_of(record: Any, arrays: Sequence[np.ndarray], name: str) -> Any:
         except AttributeError as error:
             raise ModelError(f"{name}: a {x['kind']} has wrong arguments") from error
 
-    return decoded(record)
+    try:
+        return decoded(record)
+    except RecursionError as error:
+        raise ModelError(f"{name} has too many parts within each other") from error
