@@ -1,11 +1,12 @@
 """Which MJCF files of any folders are loaded, and how far their results are from MuJoCo's.
 
-    python -m tests.support.mjcf_survey FOLDER...
+    python -m tests.support.mjcf_survey [--single] FOLDER...
 
 For each file that MuJoCo can read, the command prints whether `load_mjcf` loads it and the largest
 error of each quantity in three random states without contacts, limits and constraints. An error is
-relative to the largest entry of the quantity or to 1. The last lines count the files of each
-folder. Files of which only a part is a robot, such as included files, are not counted.
+relative to the largest entry of the quantity or to 1. With --single, jaxrbd computes in single
+precision. The last line of a folder counts its files, and those with errors above 1e-9, or above
+1e-4 with --single. Included files, which are no robots, are not counted.
 """
 
 import collections
@@ -27,8 +28,9 @@ from .mjcf import mass_matrix, random_state
 STATES = 3
 
 
-def survey(folder):
+def survey(folder, single):
     """Print one line per file, and return the counts of the outcomes."""
+    limit = 1e-4 if single else 1e-9
     counts = collections.Counter()
     for path in sorted(pathlib.Path(folder).rglob("*.xml")):
         if "<mujoco" not in path.read_text(errors="replace"):
@@ -46,10 +48,10 @@ def survey(folder):
             print(f"{name}: refused: {str(error).removeprefix(f'{path}: ')[:200]}", flush=True)
             continue
         counts["loaded"] += 1
-        found = errors(compiled) if compiled.nv else {}
+        found = errors(compiled, single) if compiled.nv else {}
         text = ", ".join(f"{key} {value:.1e}" for key, value in found.items())
         print(f"{name}: nv {compiled.nv}: {text}", flush=True)
-        counts["worse than 1e-9"] += any(not value < 1e-9 for value in found.values())
+        counts[f"worse than {limit}"] += any(not value < limit for value in found.values())
     return counts
 
 
@@ -60,19 +62,22 @@ def with_warnings_off(function, *arguments):
         return function(*arguments)
 
 
-def errors(compiled):
+def errors(compiled, single):
     """The largest error of each quantity of a compiled model."""
+    dtype = jnp.float32 if single else jnp.float64
     compiled.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
     compiled.opt.enableflags |= mujoco.mjtEnableBit.mjENBL_ENERGY
     robot = with_warnings_off(from_mujoco, compiled)
-    results, worst = jax.jit(lambda *state: our_results(robot, *state)), collections.Counter()
+    ours_in = robot._replace(model=robot.model.astype(dtype))
+    results, worst = jax.jit(lambda *state: our_results(ours_in, *state)), collections.Counter()
     for seed in range(STATES):
         state = random_state(compiled, np.random.default_rng(seed))
         state.act[:] = np.random.default_rng(seed).uniform(0, 1, compiled.na)
         mujoco.mj_forward(compiled, state)
         theirs = their_results(compiled, state, robot)
         activation = activations(compiled, state)
-        ours = results(state.qpos.copy(), state.qvel.copy(), state.ctrl.copy(), activation)
+        given = state.qpos, state.qvel, state.ctrl, activation
+        ours = results(*(jnp.array(x, dtype) for x in given))
         for name, value in theirs.items():
             mine = np.asarray(ours[name])
             if name == "poses":
@@ -165,8 +170,9 @@ def their_results(compiled, state, robot):
 def main(folders):
     """Survey the folders."""
     jax.config.update("jax_enable_x64", True)
-    for folder in folders:
-        counts = survey(pathlib.Path(folder))
+    single = "--single" in folders
+    for folder in (x for x in folders if x != "--single"):
+        counts = survey(pathlib.Path(folder), single)
         print(f"{folder}: " + ", ".join(f"{name}: {n}" for name, n in sorted(counts.items())))
 
 
