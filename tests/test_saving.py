@@ -346,6 +346,13 @@ def test_every_truncation_and_every_altered_byte_is_refused(saved, tmp_path):
     refused(data + b"\0", "altered", tmp_path)
 
 
+def test_another_version_in_the_first_line_is_refused(saved, tmp_path):
+    """The checksum does not contain the first line."""
+    older = saved.replace(b"jaxrbd model 5 ", b"jaxrbd model 4 ", 1)
+    assert older != saved
+    refused(older, "altered: the version of its first line differs", tmp_path)
+
+
 def sealed(header, body) -> bytes:
     """A file with any content and a correct checksum."""
     content = json.dumps(header).encode() + b"\n" + body

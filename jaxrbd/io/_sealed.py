@@ -92,7 +92,7 @@ def read_sealed(
         raise refuse("its header is not an object")
     # Files from before version 5 of model files do not have this entry.
     if header.pop("version", int(file_version)) != int(file_version):
-        raise refuse("altered: the version of its first line is not that of its header")
+        raise refuse("altered: the version of its first line differs from its header")
     return header, body
 
 
