@@ -247,7 +247,7 @@ class _State:
 
     @functools.cached_property
     def motions(self) -> tuple[Array, Array]:
-        """The velocities and accelerations of the bodies, without gravity, in the body frames.
+        """The velocities of the bodies, and the accelerations minus gravity, in the body frames.
 
         A world that accelerates upwards adds the negative gravity to every body.
         """
@@ -509,11 +509,11 @@ def _read_subtrees(state: _State, sensors: Sequence[Any], quantity: str) -> Arra
         if state.f_ext is not None:
             forces = forces - state.f_ext
             # The external force on the body of a link acts on the link.
-            own = np.array([sensor.carried is not None for sensor in sensors])[:, None]
+            is_part = np.array([sensor.carried is not None for sensor in sensors])[:, None]
             on_body = rows_or_world(
                 transform_force(X_B, state.f_ext), links.bodies, jnp.zeros(6, model.dtype)
             )
-            of_links = of_links - jnp.where(own, on_body, 0)
+            of_links = of_links - jnp.where(is_part, on_body, 0)
         _, X_P = places_from_first_root(
             model, kinematics, [x.frame for x in sensors], _stack([x.X_FP for x in sensors], model)
         )

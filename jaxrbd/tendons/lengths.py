@@ -169,8 +169,10 @@ def lengths_and_arms(
     lines = _line_wrenches(model, tendons, kinematics)
     if lines is None:
         return LengthsAndArms(total, arms)
-    along = (lines.owners, lines.bodies, lines.wrenches, len(tendons))
-    return LengthsAndArms(total + lines.lengths, arms + rows_of_wrenches(model, kinematics, *along))
+    rows = rows_of_wrenches(
+        model, kinematics, lines.owners, lines.bodies, lines.wrenches, len(tendons)
+    )
+    return LengthsAndArms(total + lines.lengths, arms + rows)
 
 
 class _LineWrenches(NamedTuple):
