@@ -14,9 +14,14 @@ from ..errors import ArgumentError
 from ..model import arguments
 from ..spatial import Pose
 from .cores import HullCore
+from .segment_boxes import segment_box_separation
 from .segments import segment_separation
 from .separation import Separation, half_space_separation, shape_separation
-from .shapes import Capsule, HalfSpace, Shape, Sphere, checked_shape, core_of
+from .shapes import Box, Capsule, HalfSpace, Shape, Sphere, checked_shape, core_of
+
+# The labels of pairs with a closed form of their own.
+_SEGMENTS, _SEGMENT_AND_BOX = 1, 2
+_CLOSED_FORMS = {_SEGMENTS: segment_separation, _SEGMENT_AND_BOX: segment_box_separation}
 
 
 def distance(a: Shape, X_WA: Pose, b: Shape, X_WB: Pose) -> Separation:
@@ -56,8 +61,11 @@ def _separation(shapes: tuple[Shape, Shape], X: Pose) -> Separation:
 
 def separations(shapes: Sequence[Shape], X: Pose, members: np.ndarray) -> Separation:
     """The separations of pairs of shapes with the poses X. Pairs of one kind are one batch."""
-    is_segment = np.array([isinstance(shape, Sphere | Capsule) for shape in shapes], int)
-    batches = batches_of(shapes, X, members, np.all(is_segment[members], axis=1).astype(int))
+    are_segments = np.array([isinstance(shape, Sphere | Capsule) for shape in shapes])[members]
+    are_boxes = np.array([isinstance(shape, Box) for shape in shapes])[members]
+    one = np.any(are_segments, axis=1) & np.any(are_boxes, axis=1)
+    labels = np.where(np.all(are_segments, axis=1), _SEGMENTS, np.where(one, _SEGMENT_AND_BOX, 0))
+    batches = batches_of(shapes, X, members, labels)
     order = np.argsort(np.concatenate([batch.rows for batch in batches]))
     parts = [_separations_of(batch) for batch in batches]
     return jax.tree.map(lambda *x: jnp.concatenate(x)[order], *parts)
@@ -66,7 +74,7 @@ def separations(shapes: Sequence[Shape], X: Pose, members: np.ndarray) -> Separa
 def _separations_of(batch: Batch) -> Separation:
     if batch.a is None:
         return jax.vmap(half_space_separation)(batch.X_a, batch.b, batch.X_b).turned(batch.turned)
-    compute = segment_separation if batch.label else shape_separation
+    compute = _CLOSED_FORMS.get(batch.label, shape_separation)
     return jax.vmap(compute)(batch.a, batch.X_a, batch.b, batch.X_b).turned(batch.turned)
 
 
@@ -99,7 +107,8 @@ def batches_of(
     """
     cores = [None if isinstance(shape, HalfSpace) else core_of(shape) for shape in shapes]
     kinds = sorted({type(core[0]).__name__ for core in cores if core is not None})
-    # A half-space is the simplest kind. In a batch, shape a has the simpler kind.
+    # A half-space is the simplest kind. In a batch, shape a has the simpler kind; a segment is
+    # simpler than a box.
     kind = np.array([0 if c is None else 1 + kinds.index(type(c[0]).__name__) for c in cores])
     stacks = [
         _stacked([cores[i] for i in np.flatnonzero(kind == k)]) for k in range(1, kind.max() + 1)
@@ -113,7 +122,8 @@ def batches_of(
         rows = np.array(places)[index]
         return jax.tree.map(lambda x: x[rows], stacks[kind[index[0]] - 1])
 
-    turned = kind[members[:, 0]] > kind[members[:, 1]]
+    order = 2 * kind + [isinstance(shape, Box) for shape in shapes]
+    turned = order[members[:, 0]] > order[members[:, 1]]
     ordered = np.where(turned[:, None], members[:, ::-1], members)
     codes = kind[ordered] @ [len(kinds) + 1, 1] + labels * (len(kinds) + 1) ** 2
     found = []

@@ -15,14 +15,28 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .._math.cast import cast
-from .._math.linear import einsum
-from ..algorithms.kinematics import Kinematics, forward_kinematics, root_positions
-from ..algorithms.places import Places, bodies_of, find_places, place_jacobians, poses_from_root
+from .._math.linear import matmul
+from ..algorithms.common_frame import dof_columns
+from ..algorithms.kinematics import (
+    Kinematics,
+    first_root_centred,
+    first_root_position,
+    forward_kinematics,
+    root_positions,
+)
+from ..algorithms.places import (
+    Places,
+    bodies_of,
+    find_places,
+    poses_from_root,
+    wrenches_at_points,
+)
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.geometry import Mesh, MeshFile
+from ..model.joint_space import independent_force
 from ..model.shapes import Vector
-from ..spatial import Pose, inverse_rotate
+from ..spatial import Pose
 from .distances import checked_pose, pose_of, separations
 from .separation import Separation
 from .shapes import (
@@ -258,21 +272,16 @@ def distances_and_jacobian(
     if not len(checked_pairs(pairs)):
         return jnp.zeros(0, model.dtype), jnp.zeros((0, model.nv), model.dtype)
     places = _places(model, kinematics, pairs)
-    X = poses_from_root(places, root_positions(model, kinematics)[0])
-    found = _separations(model, X, pairs)
-    velocities = place_jacobians(model, kinematics, places)
-
-    def rate(shapes: np.ndarray, points: Array) -> Array:
-        """The velocities (m, nv) of points of shapes along the normals."""
-        R = X.R[shapes]
-        n = jax.vmap(inverse_rotate)(R, found.normal)
-        arm = jax.vmap(inverse_rotate)(R, points - X.p[shapes])
-        return einsum(
-            "mvi,mi->mv", velocities[shapes], jnp.concatenate([n, jnp.cross(arm, n)], axis=1)
-        )
-
-    a, b = np.array(pairs.members).T
-    return found.distance, rate(b, found.point_b) - rate(a, found.point_a)
+    p_WR = first_root_position(model, kinematics)
+    found = _separations(model, poses_from_root(places, p_WR), pairs)
+    # Both points are on the line of the normal, so one force along it acts on both shapes.
+    force = wrenches_at_points(found.point_b, found.normal)
+    columns = dof_columns(model, first_root_centred(model, kinematics))
+    a, b = places.bodies[np.array(pairs.members)].T
+    a, b = (model.topology.movers(bodies).astype(int) for bodies in (a, b))
+    moves = (b - a)[:, model.topology.dof_body].astype(model.dtype)
+    rows = moves * matmul(force, columns.T)
+    return found.distance, independent_force(model, kinematics.q, rows.T).T
 
 
 def _places(model: Model, kinematics: Kinematics, pairs: DistancePairs) -> Places:

@@ -14,6 +14,7 @@ depth is the length of the shortest translation after which the shapes only touc
   are spread over the sphere. The result is a local maximum of the separation, and nearly always
   the largest.
 - Two boxes, segments or points: `boxes.py` finds the direction and the points without iterations.
+  `segments.py` and `segment_boxes.py` have shorter formulas for segments.
 - Hulls: `hulls.py` finds the nearest points and the triangles of corners that contain them. The
   steps of Newton's method are with these triangles.
 
@@ -40,7 +41,7 @@ from jaxtyping import Float
 from .._math.components import norm
 from .._math.linear import matmul
 from .._math.tiles import repeat_in_blocks
-from ..spatial import Pose, inverse_compose, rotate, transform_point
+from ..spatial import Pose, transform_point
 from .boxes import nearest_points, widest_directions
 from .cores import BoxCore, Core, HullCore
 from .hulls import first_corners, nearer_points, with_triangles
@@ -51,7 +52,7 @@ _FEW = 5
 # The largest number of visits for one direction, and of directions.
 _VISITS, _TURNS = 12, 30
 # Overlapping cores move apart until their distance is this fraction of their size.
-_GAP = 0.03
+GAP = 0.03
 # The third candidate for the next direction is the first one with a change that is larger by this.
 _EXTRAPOLATION = 8.0
 
@@ -119,13 +120,13 @@ def shape_separation(
 ) -> Separation:
     """The `Separation` of two cores with roundings."""
     (core_a, radius_a), (core_b, radius_b) = a, b
-    X_BA = inverse_compose(X_WB, X_WA)
-    distance, point_a, point_b, n = core_separation(CorePair(core_a, core_b, X_BA.R, X_BA.p))
+    R_BA, p_BA = matmul(X_WB.R.T, X_WA.R), matmul(X_WA.p - X_WB.p, X_WB.R)
+    distance, point_a, point_b, n = core_separation(CorePair(core_a, core_b, R_BA, p_BA))
     return Separation(
         distance - radius_a - radius_b,
-        transform_point(X_WB, point_a + radius_a * n),
-        transform_point(X_WB, point_b - radius_b * n),
-        rotate(X_WB.R, n),
+        matmul(X_WB.R, point_a + radius_a * n) + X_WB.p,
+        matmul(X_WB.R, point_b - radius_b * n) + X_WB.p,
+        matmul(X_WB.R, n),
     )
 
 
@@ -200,7 +201,7 @@ def _newton(pair: CorePair, touch: Touch) -> _Newton:
     K = matmul(matmul(from_a, M_inverse), from_b)
     across = identity - touch.n[:, None] * touch.n[None]
     ratio = jnp.dot(s, touch.n) / touch.gap
-    n = _unit(matmul(from_b, matmul(from_a, touch.n)), touch.n)
+    n = unit(matmul(from_b, matmul(from_a, touch.n)), touch.n)
     return _Newton(s, n, M_inverse, inverse(identity - ratio * matmul(across, K)))
 
 
@@ -213,38 +214,38 @@ def _solution(pair: CorePair, touch: Touch, newton: _Newton) -> tuple[Array, Arr
     """
     moved = pair.moved(newton.s)
     _, n = _step(moved, touch, newton.M_inverse)
-    n = _unit(touch.n + matmul(newton.turning, n - touch.n), touch.n)
+    n = unit(touch.n + matmul(newton.turning, n - touch.n), touch.n)
     exact = _are_boxes(pair)
     best = touch.n if exact else _best_direction(pair, jnp.stack([n, newton.n, touch.n]))
-    n = _with_value(n, best)
+    n = with_value(n, best)
     # The movement depends on the direction and on the distance, and it moves the points.
     moved = pair.moved(touch.movement(pair.separation(n), n))
     u, _ = _step(moved, touch, newton.M_inverse)
-    u = _with_value(u, touch.u if exact else _closer_point(moved, u, touch.u))
+    u = with_value(u, touch.u if exact else _closer_point(moved, u, touch.u))
     y, _ = moved.nearest_in_a(u)
     x = matmul(u - moved.p, moved.R)
     a, _ = pair.a.nearest(x)
     b, _ = pair.b.nearest(y)
     # Errors of the points do not change the separation along n.
-    distance = _with_value(_distance(pair, n, y, x), pair.separation(n))
+    distance = with_value(_distance(pair, n, y, x), pair.separation(n))
     a = matmul(pair.R, a) + pair.p
     if exact:
         at_touch = _at_touch(pair, touch)
     else:
         middle, half = (a + b) / 2, distance / 2 * n
         at_touch = distance, middle - half, middle + half, n
-    return jax.tree.map(_with_value, (distance, a, b, n), at_touch)
+    return jax.tree.map(with_value, (distance, a, b, n), at_touch)
 
 
 @jax.custom_jvp
-def _with_value(x: Array, value: Array) -> Array:
+def with_value(x: Array, value: Array) -> Array:
     """x with another value, and the derivatives of x."""
     return value
 
 
-@_with_value.defjvp
+@with_value.defjvp
 def _(primals, tangents):
-    return _with_value(*primals), tangents[0]
+    return with_value(*primals), tangents[0]
 
 
 def _best_direction(pair: CorePair, directions: Array) -> Array:
@@ -269,10 +270,28 @@ def _step(pair: CorePair, touch: Touch, M_inverse: Array) -> tuple[Array, Array]
     """One step of Newton's method from u, and the direction from a to the new u."""
     image, _ = pair.b.nearest(pair.nearest_in_a(touch.u)[0])
     u = touch.u + matmul(M_inverse, image - touch.u)
-    return u, _unit(u - pair.nearest_in_a(u)[0], touch.n)
+    return u, unit(u - pair.nearest_in_a(u)[0], touch.n)
 
 
-def _width(pair: CorePair, n: Array, y: Array, x: Array) -> Array:
+def at_fixed_rest(function: Callable[..., Array]) -> Callable[..., Array]:
+    """The function, whose first derivative has all arguments but the first fixed.
+
+    The second derivative has the changes of all arguments.
+    """
+    changed = jax.custom_jvp(function)
+
+    @changed.defjvp
+    def _(primals, tangents):
+        # The value is `changed` again, so that its own derivative has the rest fixed too.
+        first, *rest = primals
+        _, derivative = jax.jvp(lambda first: function(first, *rest), (first,), (tangents[0],))
+        return changed(*primals), derivative
+
+    return changed
+
+
+@at_fixed_rest
+def _distance(pair: CorePair, n: Array, y: Array, x: Array) -> Array:
     """The distance along n of the points of a and b that are nearest to x and y.
 
     x and y are in the frames of a and b.
@@ -280,18 +299,6 @@ def _width(pair: CorePair, n: Array, y: Array, x: Array) -> Array:
     a, _ = pair.a.nearest(x)
     b, _ = pair.b.nearest(y)
     return jnp.dot(n, b - pair.p) - jnp.dot(matmul(n, pair.R), a)
-
-
-# The width, with the derivative at fixed n, x and y.
-_distance = jax.custom_jvp(_width)
-
-
-@_distance.defjvp
-def _(primals, tangents):
-    # The value is `_distance` again, so that its own derivative is the one at fixed n, y and x too.
-    pair, *fixed = primals
-    _, derivative = jax.jvp(lambda pair: _width(pair, *fixed), (pair,), (tangents[0],))
-    return _distance(*primals), derivative
 
 
 class _Next(enum.IntEnum):
@@ -339,14 +346,14 @@ def _touch_of_boxes(pair: CorePair) -> Touch:
     width, size = pair.separation(n), pair.a.extent() + pair.b.extent()
     eps = jnp.finfo(size.dtype).eps
     apart = width > 64 * eps * (size + jnp.abs(width))
-    gap = jnp.maximum(_GAP * size, eps)
+    gap = jnp.maximum(GAP * size, eps)
     a, b = nearest_points(pair.moved(jnp.where(apart, 0, gap - width) * n), widest)
     # Of several points with the least distance, those with the most exact direction. If the boxes
     # nearly touch, the direction can be that of rounding errors.
     lengths = norm(b - a)
     least = jnp.min(lengths)
     nearest = lengths <= least + 8 * eps * (size + least)
-    directions = jax.vmap(_unit, (0, None))(b - a, n)
+    directions = jax.vmap(unit, (0, None))(b - a, n)
     widths = jnp.where(nearest, jax.vmap(pair.separation)(directions), -jnp.inf)
     best = jnp.argmax(widths)
     n = jnp.where(apart & (widths[best] > width), directions[best], n)
@@ -387,7 +394,7 @@ def _changed(
 def _with_first_direction(pair: CorePair, search: _Search) -> _Search:
     """The search from the best of the first directions."""
     size = pair.a.extent() + pair.b.extent()
-    gap = jnp.maximum(_GAP * size, jnp.finfo(size.dtype).eps)
+    gap = jnp.maximum(GAP * size, jnp.finfo(size.dtype).eps)
     touch = search.touch._replace(n=_first_direction(pair), gap=gap)
     return _from_direction(pair, search, touch)
 
@@ -396,11 +403,11 @@ def _with_next_direction(pair: CorePair, search: _Search) -> _Search:
     """The search from the best of three new directions, or its end if none is better."""
     touch, moved = search.touch, pair.moved(search.s)
     local = with_triangles(moved, touch.corners)
-    n = _unit(touch.u - local.nearest_in_a(touch.u)[0], touch.n)
+    n = unit(touch.u - local.nearest_in_a(touch.u)[0], touch.n)
     # The second candidate is a step of Newton's method for the best direction.
     turning = _newton(with_triangles(pair, touch.corners), touch).turning
-    newton = _unit(touch.n + matmul(turning, n - touch.n), touch.n)
-    far = _unit(touch.n + _EXTRAPOLATION * (n - touch.n), n)
+    newton = unit(touch.n + matmul(turning, n - touch.n), touch.n)
+    far = unit(touch.n + _EXTRAPOLATION * (n - touch.n), n)
     directions = jnp.stack([touch.n, n, newton, far])
     widths = jax.vmap(pair.separation)(directions)
     best = jnp.argmax(widths)
@@ -424,7 +431,7 @@ def _with_nearest_points(pair: CorePair, search: _Search) -> _Search:
     u, corners, inexact = nearer_points(moved, touch.u, touch.corners, _FEW, search.visits > 0)
     v = u - with_triangles(moved, corners).nearest_in_a(u)[0]
     length, size = jnp.sqrt(jnp.dot(v, v)), pair.a.extent() + pair.b.extent()
-    n = _unit(v, touch.n)
+    n = unit(v, touch.n)
     more = inexact & (search.visits < _VISITS)
     approach = search.next == _Next.APPROACH
     apart = approach & (length > jnp.finfo(u.dtype).eps ** 0.5 * size)
@@ -457,7 +464,7 @@ def _first_direction(pair: CorePair) -> Array:
         directions.append(matmul(pair.a.normals, pair.R.T))
     if isinstance(pair.b, HullCore):
         directions.append(-pair.b.normals)
-    directions = jax.vmap(_unit, (0, None))(jnp.concatenate(directions), fixed[-1])
+    directions = jax.vmap(unit, (0, None))(jnp.concatenate(directions), fixed[-1])
     return directions[jnp.argmax(jax.vmap(pair.separation)(directions))]
 
 
@@ -467,7 +474,7 @@ def _damped_inverse(M: Array) -> Array:
     return matmul(inverse(matmul(M, M) + eps * jnp.eye(3, dtype=M.dtype)), M)
 
 
-def _unit(v: Array, fallback: Array) -> Array:
+def unit(v: Array, fallback: Array) -> Array:
     """v / |v|, or the fallback if v is 0."""
     square = jnp.dot(v, v)
     known = square > jnp.finfo(v.dtype).tiny
