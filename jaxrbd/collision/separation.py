@@ -475,7 +475,7 @@ def _damped_inverse(M: Array) -> Array:
 
 
 def unit(v: Array, fallback: Array) -> Array:
-    """v / |v|, or the fallback if v is 0."""
+    """v / |v|, or the fallback if v is 0 or its square loses digits to underflow."""
     square = jnp.dot(v, v)
-    known = square > jnp.finfo(v.dtype).tiny
+    known = square > jnp.finfo(v.dtype).tiny / jnp.finfo(v.dtype).eps
     return jnp.where(known, v / jnp.sqrt(jnp.where(known, square, 1)), fallback)
