@@ -59,14 +59,12 @@ def segment_box_separation(
     pair = _Pair(p, d, segment.half_sizes[2], box.half_sizes)
     widest = _widest_direction(pair)
     width, size, eps = pair.separation(widest), box.extent() + pair.half, jnp.finfo(p.dtype).eps
-    room = eps * (size + jnp.abs(width))
-    apart = width > 64 * room
-    moved = pair._replace(p=p - jnp.where(apart, 0, jnp.maximum(GAP * size, eps) - width) * widest)
+    apart = width > 64 * eps * (size + jnp.abs(width))
+    away = jnp.where(apart, 0, jnp.maximum(GAP * size, eps) - width) * widest
+    moved = pair._replace(p=p - away)
     t = _nearest_on_segment(moved)
     gap = moved.gap(t)
-    direct = unit(gap, widest)
-    # If both nearly touch, the direction of the gap can be that of rounding errors.
-    n = jnp.where(apart & (pair.separation(direct) > width - 4 * room), direct, widest)
+    n = jnp.where(apart, unit(gap, widest), widest)
     x = moved.p + t * d
     distance = with_value(_width(pair, n, t, x), pair.separation(n))
     point_b = x + gap
