@@ -11,6 +11,7 @@ heights, and `shape_pairs.py` pairs of shapes. There are two models of contact:
 
 from .actuator_servo import servo_of_actuators, servo_of_forces
 from .compliant import ContactForce, contact_energy, contact_force
+from .contact_step_derivatives import contact_step_derivatives
 from .convex import ContactStep, contact_step, step_wrenches
 from .height_grid import HeightGrid
 from .inverse_inertia import inverse_inertias
@@ -53,6 +54,7 @@ __all__ = [
     "Servo",
     "TendonServo",
     "contact_step",
+    "contact_step_derivatives",
     "inverse_inertias",
     "servo_of_actuators",
     "servo_of_forces",

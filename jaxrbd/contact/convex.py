@@ -53,7 +53,7 @@ from ..tendons.tendons import ArmatureTerms, armature_terms
 from .branches import Partition, partition, whole
 from .contacts import contact_bodies, contact_wrenches, find_contacts, opposed, relative
 from .coulomb import ContactLaw, spin_moments, with_spins
-from .free_motion import free_motion, move
+from .free_motion import FreeMotion, free_motion, move
 from .inverse_inertia import inverse_inertias, joint_jacobian
 from .joint_terms import ClippedLaw, JointImpulses, JointLaw, Servo, joint_law
 from .newton import Problem, hessian_factor, minimise
@@ -188,20 +188,12 @@ def contact_step(
     Permenter and Han (2022), An unconstrained convex formulation of compliant contact. Here R is
     isotropic.
     """
-    dt = arguments.POSITIVE.or_nan(arguments.number(model, dt, "dt"))
-    regularisation = arguments.number(model, regularisation, "regularisation")
-    regularisation = arguments.POSITIVE.or_nan(regularisation)
-    recovery = arguments.NOT_NEGATIVE.or_nan(arguments.number(model, recovery, "recovery"))
-    if smoothing is not None:
-        smoothing = arguments.POSITIVE.or_nan(arguments.number(model, smoothing, "smoothing"))
-        dt = jnp.where(jnp.isnan(smoothing), smoothing, dt)
-    dt = jnp.where(jnp.isnan(recovery), recovery, dt)  # NaN even if no sphere touches
+    dt, options = checked_options(model, dt, regularisation, recovery, smoothing)
     scene = scene.astype(model.dtype)
+    terms = servo, constraints, Tendons(()) if tendons is None else tendons
 
     def step() -> ContactStep:
-        options = regularisation, recovery, servo, constraints, smoothing
-        options = *options, Tendons(()) if tendons is None else tendons
-        return _step(model, scene, q, v, tau, dt, f_ext, *options)
+        return _step(model, scene, q, v, tau, dt, f_ext, options, *terms)
 
     # For reverse mode, JAX then stores only the solution and the world poses of each step, and not
     # about 250 arrays.
@@ -235,6 +227,33 @@ def step_wrenches(
     return body_wrenches(model, kinematics, contact_bodies(model, scene), arm, forces, moments)
 
 
+class Options(NamedTuple):
+    """The numbers `regularisation`, `recovery` and `smoothing` of `contact_step`."""
+
+    regularisation: Array
+    recovery: Array
+    smoothing: Array | None
+
+
+def checked_options(
+    model: Model,
+    dt: ArrayLike,
+    regularisation: ArrayLike,
+    recovery: ArrayLike,
+    smoothing: ArrayLike | None,
+) -> tuple[Array, Options]:
+    """dt and the `Options` with the dtype of the model; NaN for traced numbers out of range."""
+    dt = arguments.POSITIVE.or_nan(arguments.number(model, dt, "dt"))
+    regularisation = arguments.number(model, regularisation, "regularisation")
+    regularisation = arguments.POSITIVE.or_nan(regularisation)
+    recovery = arguments.NOT_NEGATIVE.or_nan(arguments.number(model, recovery, "recovery"))
+    if smoothing is not None:
+        smoothing = arguments.POSITIVE.or_nan(arguments.number(model, smoothing, "smoothing"))
+        dt = jnp.where(jnp.isnan(smoothing), smoothing, dt)
+    dt = jnp.where(jnp.isnan(recovery), recovery, dt)  # NaN even if no sphere touches
+    return dt, Options(regularisation, recovery, smoothing)
+
+
 def _step(
     model: Model,
     scene: Scene,
@@ -243,45 +262,25 @@ def _step(
     tau: Array,
     dt: Array,
     f_ext: Array | None,
-    regularisation: Array,
-    recovery: Array,
+    options: Options,
     servo: Servo | None,
     constraints: Sequence[Constraint],
-    smoothing: Array | None,
     tendons: Tendons,
 ) -> ContactStep:
     """The step of `contact_step`, for checked arguments."""
     kinematics = forward_kinematics.unchecked(model, q)
-    scales = scene.inverse_inertia
-    scales = inverse_inertias(model, scene) if scales is None else scales
-    laws = _laws(
-        model,
-        scene,
-        scales,
-        kinematics,
-        v,
-        dt,
-        regularisation,
-        recovery,
-        servo,
-        constraints,
-        tendons,
-    )
+    terms = servo, constraints, tendons
+    laws, motion = laws_and_motion(model, scene, kinematics, v, dt, options, *terms)
     # The dissipation is in the law of the joints, and not in the dynamics.
     conservative = model.with_dissipation(False)
-    motion = free_motion(model, v, dt, scales.trees)
-    operands = conservative, scene, kinematics, laws, v, motion.start, tau, dt, f_ext
-    solved = _solve(*lax.stop_gradient(operands))
-    smoothing_conductance, factor = None, solved.hessian_factor
-    if smoothing is not None:
-        smoothed = _smoothed(laws, solved, smoothing, dt, regularisation)
-        smoothing_conductance, factor = lax.stop_gradient(smoothed)
+    operands = conservative, scene, kinematics, laws, v, motion.start, tau, dt, f_ext, options
+    solved, smoothing_conductance, factor = solve(*lax.stop_gradient(operands))
     solution = solved.v, solved.impulses, solved.residual, smoothing_conductance, factor
     solved_v, impulses, residual, smoothing_conductance, factor = stored(solution)
 
     def unbalanced(v_next):
         """The change of momentum minus all impulses, (nv,): zero at the solution."""
-        impulses = _impulses(model, scene, kinematics, laws, v_next, smoothing_conductance)
+        impulses = impulses_at(model, scene, kinematics, laws, v_next, smoothing_conductance)
         f = impulses.contacts / dt
         forces = contact_wrenches(model, scene, kinematics, laws.arm, laws.contacts.spin, f)
         forces = forces if f_ext is None else forces + f_ext
@@ -301,8 +300,8 @@ def _step(
     # JAX differentiates the equation `unbalanced(v_next) = 0`, and not the solver.
     v_next = lax.custom_root(unbalanced, solved_v, lambda _, v: v, solve_tangent)
     q_next, v_turned = move(model, motion, kinematics.q, v_next, dt)
-    # The value of the solver, with the derivative of `_impulses`.
-    changing = _impulses(model, scene, kinematics, laws, v_next, smoothing_conductance)
+    # The value of the solver, with the derivative of `impulses_at`.
+    changing = impulses_at(model, scene, kinematics, laws, v_next, smoothing_conductance)
     impulses = jax.tree.map(with_tangents, impulses, changing)
     contacts, joints, rows, tension = impulses
     moment = spin_moments(laws.contacts.spin, contacts)
@@ -311,7 +310,7 @@ def _step(
     )
 
 
-class _Laws(NamedTuple):
+class Laws(NamedTuple):
     """The laws of all impulses of a step, and the geometry of contacts and constraints.
 
     - `distance`, `arm`: as in `Contacts`; `K` (m, nv): the rows of the constraints;
@@ -329,7 +328,7 @@ class _Laws(NamedTuple):
     armature: ArmatureTerms | None
 
 
-class _Impulses(NamedTuple):
+class Impulses(NamedTuple):
     """The impulses on the contacts, on the joints, of the constraints and of the tendons.
 
     An impulse of a tendon is positive if it makes the tendon longer.
@@ -353,7 +352,7 @@ def _laws(
     servo: Servo | None,
     constraints: Sequence[Constraint],
     tendons: Tendons,
-) -> _Laws:
+) -> Laws:
     found = find_contacts(model, scene, kinematics)
     length, normal = lengths_and_normals(found.gradient)
     slack = jnp.where(found.distance < 0, dt + recovery, dt)
@@ -388,7 +387,7 @@ def _laws(
     ]
     if driven is not None:
         tendon_laws.append(tendon_servo_law(driven, found_lengths[n:], dt))
-    return _Laws(
+    return Laws(
         found.distance,
         found.arm,
         ContactLaw(normal, contact_conductance, target, scene.friction, scene.spin(normal)),
@@ -437,14 +436,14 @@ def _conductance(regularisation: Array, inverse_inertia: Array) -> Array:
     return jnp.where(moves, 1 / (regularisation * jnp.where(moves, inverse_inertia, 1)), 0)
 
 
-def _impulses(
+def impulses_at(
     model: Model,
     scene: Scene,
     kinematics: Kinematics,
-    laws: _Laws,
+    laws: Laws,
     v_next: Array,
     smoothing_conductance: Array | None,
-) -> _Impulses:
+) -> Impulses:
     """The impulses at the velocity v_next; `smoothing_conductance`: from `_smoothed`, or None."""
     bodies = contact_bodies(model, scene)
     motions = point_motions(model, kinematics, bodies, laws.arm, v_next)
@@ -455,12 +454,33 @@ def _impulses(
         push = smoothing_conductance * jnp.sum((laws.contacts.target - u[:, :3]) * normal, axis=-1)
         change = (push - lax.stop_gradient(push))[:, None] * normal
         contact_impulses += jnp.pad(change, ((0, 0), (0, u.shape[1] - 3)))
-    return _Impulses(
+    return Impulses(
         contact_impulses,
         laws.joints.impulses(joint_rates(model, kinematics.q, v_next)),
         laws.constraints.impulses(matmul(laws.K, v_next)),
         laws.tendons.impulses(matmul(laws.J_tendons, v_next)),
     )
+
+
+def laws_and_motion(
+    model: Model,
+    scene: Scene,
+    kinematics: Kinematics,
+    v: Array,
+    dt: Array,
+    options: Options,
+    servo: Servo | None,
+    constraints: Sequence[Constraint],
+    tendons: Tendons,
+) -> tuple[Laws, FreeMotion]:
+    """The laws of all impulses of a step, and the free motion of the root bodies."""
+    scales = scene.inverse_inertia
+    scales = inverse_inertias(model, scene) if scales is None else scales
+    terms = servo, constraints, tendons
+    laws = _laws(
+        model, scene, scales, kinematics, v, dt, options.regularisation, options.recovery, *terms
+    )
+    return laws, free_motion(model, v, dt, scales.trees)
 
 
 class _Solved(NamedTuple):
@@ -472,25 +492,49 @@ class _Solved(NamedTuple):
     """
 
     v: Float[Array, " nv"]
-    impulses: _Impulses
+    impulses: Impulses
     residual: Float[Array, ""]
     hessian_factor: Float[Array, "nv nv"]
     u: Float[Array, "contacts d"]
     J: Float[Array, "contacts d nv"]
 
 
+def solve(
+    model: Model,
+    scene: Scene,
+    kinematics: Kinematics,
+    laws: Laws,
+    v: Array,
+    start: Array,
+    tau: Array,
+    dt: Array,
+    f_ext: Array | None,
+    options: Options,
+) -> tuple[_Solved, Array | None, Array]:
+    """The minimum of the convex function, the conductance of the smoothing, and a factor W.
+
+    `start`: see `FreeMotion`. The change of the velocity after the step is `W^T W` times the change
+    of the momentum; W includes the smoothing.
+    """
+    solved = _solve(model, scene, kinematics, laws, v, start, tau, dt, f_ext)
+    if options.smoothing is None:
+        return solved, None, solved.hessian_factor
+    smoothed = _smoothed(laws, solved, options.smoothing, dt, options.regularisation)
+    return solved, *lax.stop_gradient(smoothed)
+
+
 def _solve(
     model: Model,
     scene: Scene,
     kinematics: Kinematics,
-    laws: _Laws,
+    laws: Laws,
     v: Array,
     start: Array,
     tau: Array,
     dt: Array,
     f_ext: Array | None,
 ) -> _Solved:
-    """The minimum of the convex function; `start`: see `FreeMotion`."""
+    """The minimum of the convex function."""
     motion = equation_of_motion(model, kinematics, v, f_ext)
     bodies = contact_bodies(model, scene)
     J = point_jacobians(model, kinematics, motion.columns, bodies, laws.arm)
@@ -505,7 +549,7 @@ def _solve(
     x, residual = minimise(_partition(model, scene, len(K)), problem)
     v_next = start + x
     u = matmul(J, v_next)
-    impulses = _Impulses(
+    impulses = Impulses(
         laws.contacts.impulses(u),
         laws.joints.impulses(joint_rates(model, kinematics.q, v_next)),
         laws.constraints.impulses(matmul(laws.K, v_next)),
@@ -515,7 +559,7 @@ def _solve(
 
 
 def _scalar_laws(
-    model: Model, kinematics: Kinematics, laws: _Laws
+    model: Model, kinematics: Kinematics, laws: Laws
 ) -> tuple[ClippedLaw, ClippedLaw, Array]:
     """The law of the velocities v, the law of other velocities, and their Jacobian."""
     joints, rows = laws.joints.merged(), [laws.constraints, laws.tendons]
@@ -547,7 +591,7 @@ def _partition(model: Model, scene: Scene, others: int) -> Partition:
 
 
 def _smoothed(
-    laws: _Laws, solved: _Solved, length: Array, dt: Array, regularisation: Array
+    laws: Laws, solved: _Solved, length: Array, dt: Array, regularisation: Array
 ) -> tuple[Array, Array]:
     """The conductance (contacts,) of the smoothing, and the factor of the Hessian with it.
 
