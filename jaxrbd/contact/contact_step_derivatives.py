@@ -15,27 +15,30 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .._math.linear import einsum, matmul
 from .._math.rows import take_rows
+from .._math.tangents import changed_leaves
 from ..algorithms.common_frame import dof_columns
 from ..algorithms.kinematics import Kinematics, forward_kinematics, root_centred
 from ..algorithms.rnea_derivatives import rnea_derivatives
-from ..configuration import displacement, integrate
+from ..configuration import configuration_rate, displacement
 from ..constraints import Constraint
 from ..integrators import StepDerivatives
 from ..model import Model, arguments
 from ..model.joint_space import independent_joint_force
 from ..tendons import Tendons
 from .contacts import contact_bodies, contact_wrenches
-from .convex import checked_options, impulses_at, laws_and_motion, solve
+from .convex import checked_options, contact_step, impulses_at, laws_and_motion, solve
 from .free_motion import free_motion, move
 from .inverse_inertia import inverse_inertias
 from .joint_terms import Servo
@@ -81,6 +84,7 @@ def contact_step_derivatives(
     scene = scene.astype(model.dtype)
     if scene.inverse_inertia is None:
         scene = dataclasses.replace(scene, inverse_inertia=inverse_inertias(model, scene))
+    trees = scene.inverse_inertia.trees
     terms = servo, constraints, Tendons(()) if tendons is None else tendons
     kinematics = forward_kinematics.unchecked(model, q)
     laws, motion = laws_and_motion(model, scene, kinematics, v, dt, options, *terms)
@@ -89,13 +93,12 @@ def contact_step_derivatives(
     solved, conductance, factor = solve(*operands)
     v_next = solved.v
 
-    def others(dq: Array, v: Array) -> tuple[Array, Array]:
+    def others(q: Array, v: Array) -> tuple[Array, Array]:
         """The contact wrenches (nb, 6) in the bodies, and all other impulses (nv,), at v_next."""
-        kinematics = forward_kinematics.unchecked(model, integrate.unchecked(model, q, dq))
+        kinematics = forward_kinematics.unchecked(model, q)
         laws, motion = laws_and_motion(model, scene, kinematics, v, dt, options, *terms)
         found = impulses_at(model, scene, kinematics, laws, v_next, conductance)
-        spin = laws.contacts.spin
-        f = found.contacts / dt
+        f, spin = found.contacts / dt, laws.contacts.spin
         wrenches = contact_wrenches(model, scene, kinematics, laws.arm, spin, f)
         rest = independent_joint_force(model, kinematics.q, found.joints.total)
         rest += matmul(found.constraints, laws.K) + matmul(found.tendons, laws.J_tendons)
@@ -104,42 +107,87 @@ def contact_step_derivatives(
             rest -= dt * (matmul(laws.armature.M, a) + laws.armature.bias)
         return wrenches, rest
 
-    zero = jnp.zeros_like(v)
-    wrenches = others(zero, v)[0]
-    by_q = jax.jacfwd(others)(zero, v)
-    forces = wrenches if f_ext is None else wrenches + f_ext
-    a = (v_next - motion.start) / dt
-    of_rnea = rnea_derivatives.unchecked(conservative, kinematics, v, a, forces)
-    trees = scene.inverse_inertia.trees
-    start_by_v = jax.jacfwd(lambda v: free_motion(model, v, dt, trees).start)(v)
+    def end(q: Array, v: Array, v_next: Array) -> tuple[Array, Array]:
+        """The state after the step."""
+        motion = free_motion(model, v, dt, trees)
+        return move(model, motion, q, v_next, dt)
+
+    one, none = jnp.eye(model.nv, dtype=model.dtype), jnp.zeros((model.nv, model.nv), model.dtype)
+    rates = jax.vmap(lambda x: configuration_rate.unchecked(model, q, x))(one)
     J = _jacobians_of_wrenches(model, scene, kinematics)
 
-    def changes(impulses: tuple[Array, Array]) -> Array:
+    def generalized(impulses: tuple[Array, Array]) -> Array:
         wrenches, rest = impulses
         return dt * einsum("biv,bin->vn", J, wrenches) + rest
 
-    G_q = dt * of_rnea.dtau_dq - changes(by_q)
-    G_v = dt * of_rnea.dtau_dv - matmul(of_rnea.M, start_by_v)
+    wrenches, _ = others(q, v)
+    forces = wrenches if f_ext is None else wrenches + f_ext
+    a = (v_next - motion.start) / dt
+    by_rnea = rnea_derivatives.unchecked(conservative, kinematics, v, a, forces)
+    by_q = jax.vmap(lambda rate: jax.jvp(lambda q: others(q, v), (q,), (rate,))[1], out_axes=-1)
+    G_q = dt * by_rnea.dtau_dq - generalized(by_q(rates))
+    start_by_v = jax.jacfwd(lambda v: free_motion(model, v, dt, trees).start)(v)
+    G_v = dt * by_rnea.dtau_dv - matmul(by_rnea.M, start_by_v)
     if constraints or tendons is not None:
-        G_v = G_v - changes(jax.jacfwd(others, 1)(zero, v))
-    G = jnp.concatenate([G_q, G_v, -dt * jnp.eye(model.nv, dtype=model.dtype)], axis=1)
-    dv_next = -matmul(factor.T, matmul(factor, G))
+        G_v = G_v - generalized(jax.jacfwd(others, 1)(q, v))
+    inverse_H = matmul(factor.T, factor)
+    by_state = -matmul(inverse_H, jnp.concatenate([G_q, G_v], axis=1))
+    dv_next = jnp.concatenate([by_state, dt * inverse_H], axis=1)
 
-    def end(dq: Array, v: Array, v_next: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        """The state after the step, twice."""
-        motion = free_motion(model, v, dt, trees)
-        ends = move(model, motion, integrate.unchecked(model, q, dq), v_next, dt)
-        return ends, ends
+    def column(*changes: Array) -> tuple[Array, Array]:
+        """The changes (nv,) of q and v after the step."""
+        ends, (q_dot, v_dot) = jax.jvp(end, (q, v, v_next), changes)
+        return displacement.unchecked(model, ends[0], q_dot), v_dot
 
-    columns, (q_next, v_turned) = jax.jacfwd(end, (0, 1, 2), has_aux=True)(zero, v, v_next)
-    dq, dv = (
-        jnp.concatenate([*blocks[:2], jnp.zeros_like(blocks[2])], axis=1)
-        + matmul(blocks[2], dv_next)
-        for blocks in columns
-    )
-    dq = jax.vmap(lambda q_dot: displacement.unchecked(model, q_next, q_dot), 1, 1)(dq)
-    AB = jnp.concatenate([dq, dv])
-    return StepDerivatives(q_next, v_turned, AB[:, : 2 * model.nv], AB[:, 2 * model.nv :])
+    no_rates = jnp.zeros_like(rates)
+    dq, dv = (jnp.concatenate(x) for x in ((rates, no_rates, no_rates), (none, one, none)))
+    AB = jnp.concatenate(jax.vmap(column, out_axes=1)(dq, dv, dv_next.T))
+    return StepDerivatives(*end(q, v, v_next), AB[:, : 2 * model.nv], AB[:, 2 * model.nv :])
+
+
+@jax.custom_jvp
+def analytic_contact_step(
+    constants: tuple[Any, ...], q: Array, v: Array, tau: Array
+) -> tuple[Array, Array]:
+    """The state (q, v) after a `contact_step`, whose derivatives by q, v and tau are analytic.
+
+    `constants`: the model, the scene, dt, and a dict with more arguments of `contact_step`. JAX
+    differentiates `contact_step` by them.
+    """
+    model, scene, dt, options = constants
+    step = contact_step.unchecked(model, scene, q, v, tau, dt, **options)
+    return step.q, step.v
+
+
+def _analytic_jvp(primals, tangents):
+    constants, q, v, tau = primals
+    model, scene, dt, options = constants
+    found = contact_step_derivatives.unchecked(model, scene, q, v, tau, dt, **options)
+    change = jnp.zeros(2 * model.nv, model.dtype)
+    _, q_dot, v_dot, tau_dot = tangents
+    if not isinstance(q_dot, SymbolicZero):
+        dq = displacement.unchecked(model, q, q_dot)
+        change = change + matmul(found.A[:, : model.nv], dq)
+    if not isinstance(v_dot, SymbolicZero):
+        change = change + matmul(found.A[:, model.nv :], v_dot)
+    if not isinstance(tau_dot, SymbolicZero):
+        change = change + matmul(found.B, tau_dot)
+    dq, dv = jnp.split(change, 2)
+    dq = configuration_rate.unchecked(model, found.q, dq)
+    leaves, changes, with_values = changed_leaves(constants, tangents[0])
+    if leaves:
+
+        def by_constants(leaves):
+            model, scene, dt, options = with_values(leaves)
+            step = contact_step.unchecked(model, scene, q, v, tau, dt, **options)
+            return step.q, step.v
+
+        q_change, v_change = jax.jvp(by_constants, (leaves,), (changes,))[1]
+        dq, dv = dq + q_change, dv + v_change
+    return (found.q, found.v), (dq, dv)
+
+
+analytic_contact_step.defjvp(_analytic_jvp, symbolic_zeros=True)
 
 
 def _jacobians_of_wrenches(
