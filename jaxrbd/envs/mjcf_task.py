@@ -32,6 +32,7 @@ from ..passive import PassiveForces
 from ..sensors import RobotSensors, SubtreeSensor, TendonSensor, touch
 from ..tendons import SpatialTendon, Tendons
 from .environment import Env, Parameter, substeps, uniform
+from .keyframes import find_keyframe
 
 # The parts of an observation besides the sensors.
 _STATE = ("q", "v", "activation", "action", "touch")
@@ -203,12 +204,7 @@ class MjcfTask(Env):
         home, velocity = robot.q0, jnp.zeros(model.nv, model.dtype)
         activation = jnp.zeros(n, model.dtype)
         if self.keyframe is not None:
-            if self.keyframe not in robot.keyframes:
-                raise ArgumentError(
-                    f"keyframe is {self.keyframe!r}, expected one of "
-                    f"{', '.join(robot.keyframes) or 'none: the file has no keyframes'}"
-                )
-            key = robot.keyframes[self.keyframe]
+            key = find_keyframe(robot, self.keyframe)
             home, velocity, activation = key.q, key.v, key.activation
             model = robot.place_mocap(key.mocap)
         model = model.with_dissipation()
