@@ -13,7 +13,7 @@ import numpy as np
 
 from ..actuators import AffineActuators, Filter
 from ..errors import ArgumentError, ContactWarning, InertiaWarning, LimitWarning
-from ..io.model_file import load_model, load_parts
+from ..io.model_file import load_model_and_parts
 from ..io.mujoco import Imported, is_mjcf, load_mjcf
 from ..io.urdf import load_urdf
 from ..model import Model
@@ -73,7 +73,7 @@ def load_with_parts(robot: str, free_flyer: bool) -> Loaded:
             raise ArgumentError(
                 f"{path}: --free-flyer is for URDF files; a model file has its joints"
             )
-        return Loaded(load_model_file(path), load_parts(path), {})
+        return Loaded(*load_model_file(path), {})
     mjcf = is_mjcf(path)
     if mjcf and free_flyer:
         raise ArgumentError(f"{path}: --free-flyer is for URDF files; an MJCF file has its joints")
@@ -103,10 +103,10 @@ def load_in_precision(options: argparse.Namespace) -> Model:
     return model.astype("float32") if options.float32 else model
 
 
-def load_model_file(path: str) -> Model:
-    """The model of a model file, in the precision of the file."""
+def load_model_file(path: str) -> tuple[Model, dict[str, Any]]:
+    """The model and the other parts of a model file, in the precision of the file."""
     jax.config.update("jax_enable_x64", True)  # the file may have double precision
-    return load_model(path)
+    return load_model_and_parts(path)
 
 
 def find_file(robot: str) -> str:
