@@ -512,6 +512,17 @@ def test_parts_of_mjcf_files_that_are_left_out_are_counted(tmp_path, capsys):
     assert [*jaxrbd.io.load_parts(again)] == [*parts]
 
 
+def test_delays_that_a_urdf_file_cannot_hold_are_counted(tmp_path, capsys):
+    path, saved, urdf = (tmp_path / f"swing.{ending}" for ending in ("xml", "jaxrbd", "urdf"))
+    delayed = '<motor joint="hinge" delay="0.01" nsample="9"/>'
+    path.write_text(WITH_PARTS.replace('<motor joint="hinge"/>', delayed))
+    assert cli.main(["convert", str(path), str(saved)]) == 0
+    assert "delayed" not in capsys.readouterr().err
+    for robot in (path, saved):
+        assert cli.main(["convert", str(robot), str(urdf), "--unlimited", "9"]) == 0
+        assert "left out: 2 actuators, 1 delayed control, 1 spring" in capsys.readouterr().err
+
+
 def test_tendons_are_no_part_of_a_urdf_file(tmp_path, capsys):
     path, out = tmp_path / "swing.xml", tmp_path / "swing.urdf"
     tendon = '<tendon><fixed name="cord"><joint joint="a" coef="1"/></fixed></tendon></mujoco>'

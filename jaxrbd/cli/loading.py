@@ -140,6 +140,7 @@ def counts_of_parts(parts: dict[str, Any]) -> dict[str, int]:
     rotations = sum(isinstance(tendon, RotationAngle) for tendon in tendons.tendons)
     return {
         "actuator": len(parts["actuators"].joints),
+        "delayed control": int(np.count_nonzero(parts["delays"])),
         "spring": 0 if springs is None else len(springs.joints) + len(springs.balls),
         "compensation of gravity": 0 if compensation is None else len(compensation.frames),
         "joint of nonlinear damping": 0 if damping is None else len(damping.joints),
