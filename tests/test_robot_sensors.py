@@ -357,7 +357,7 @@ def test_the_energies_and_the_centers_of_strange_robots():
     ("make", "message"),
     [
         (lambda: FrameSensor("a", "speed", "hand"), "quantity of sensor 'a' is 'speed', expected"),
-        (lambda: FrameSensor("a", "gyroscope", 3), "a frame of sensor 'a' is 3, expected a name"),
+        (lambda: FrameSensor("a", "gyroscope", 3), "^frame of sensor 'a' is 3, expected a name"),
         (
             lambda: FrameSensor("a", "gyroscope", "hand", reference="base"),
             "sensor 'a' measures 'gyroscope' and has a reference, which only",

@@ -151,7 +151,7 @@ def _setting(x: PerJoint, name: str, joints: Sequence[str]) -> float | tuple[flo
                 f"{name} has {found}{more}, expected one value for each of the {len(joints)} joints"
             )
         given = [x[joint] for joint in joints]
-    values = arguments.parameter(given, name, (None,) if np.ndim(given) else ())
+    values = arguments.parameter(given, name, (), (None,))
     arguments.require(values, np.isfinite, name, "finite values")
     if not values.ndim:
         return float(values)

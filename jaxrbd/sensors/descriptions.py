@@ -134,7 +134,8 @@ class FrameSensor(Sensor):
                 f"sensor {name!r} measures {quantity!r} and has {found} magnetic_field, expected "
                 "one for a magnetometer and None for other sensors"
             )
-        self.frame, self.reference = (_frame(x, name) for x in (frame, reference))
+        self.frame = _frame(frame, "frame", name)
+        self.reference = _frame(reference, "reference", name)
         self.X_FP = _pose(X_FP, "X_FP")
         self.X_RO = None if X_RO is None else _pose(X_RO, "X_RO")
         self.magnetic_field = None
@@ -263,17 +264,15 @@ class SubtreeSensor(Sensor):
         noise: float = 0.0,
     ):
         self._describe(name, quantity, cutoff, noise)
-        if isinstance(carried, str) or not (carried is None or all(map(_is_text, carried))):
-            raise ArgumentError(
-                f"carried of sensor {name!r} is {carried!r}, expected a sequence of names"
-            )
+        if carried is not None:
+            carried = arguments.names(carried, f"carried of sensor {name!r}")
         if (inertia is None) != (carried is None):
             missing = "inertia" if inertia is None else "carried"
             raise ArgumentError(f"{missing} of sensor {name!r} is missing, expected both or none")
-        self.frame = _frame(frame, name)
+        self.frame = _frame(frame, "frame", name)
         self.X_FP = _pose(X_FP, "X_FP")
         self.inertia = None if inertia is None else parameters(inertia, "inertia", np.zeros(10))
-        self.carried = None if carried is None else tuple(carried)
+        self.carried = carried
 
 
 class StateSensor(Sensor):
@@ -295,10 +294,6 @@ class StateSensor(Sensor):
         self._describe(name, quantity, cutoff, noise)
 
 
-def _is_text(x: object) -> bool:
-    return isinstance(x, str)
-
-
 def _text(x: str, what: str) -> str:
     if not isinstance(x, str):
         raise ArgumentError(f"{what} is {x!r}, expected a name")
@@ -312,7 +307,7 @@ def _pose(X: Pose | Vector | None, name: str) -> Pose:
     return Pose(rotation, position)
 
 
-def _frame(x: str | None, sensor: str) -> str | None:
+def _frame(x: str | None, what: str, sensor: str) -> str | None:
     if x is not None and not isinstance(x, str):
-        raise ArgumentError(f"a frame of sensor {sensor!r} is {x!r}, expected a name or None")
+        raise ArgumentError(f"{what} of sensor {sensor!r} is {x!r}, expected a name or None")
     return x

@@ -40,13 +40,13 @@ class Noise(eqx.Module):
         bias: ArrayLike | Sequence = 0.0,
         resolution: ArrayLike | Sequence | None = None,
     ):
-        self.std = arguments.parameter(std, "std", np.shape(std))
-        self.bias = arguments.parameter(bias, "bias", np.shape(bias))
+        self.std = arguments.parameter(std, "std")
+        self.bias = arguments.parameter(bias, "bias")
         self.resolution = None
         arguments.require(self.std, lambda x: (x >= 0) & np.isfinite(x), "std", "finite, 0 or more")
         arguments.require(self.bias, np.isfinite, "bias", "finite")
         if resolution is not None:
-            step = arguments.parameter(resolution, "resolution", np.shape(resolution))
+            step = arguments.parameter(resolution, "resolution")
             arguments.require(
                 step, lambda x: (x > 0) & np.isfinite(x), "resolution", "finite, more than 0"
             )

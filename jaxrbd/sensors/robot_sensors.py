@@ -87,7 +87,10 @@ class RobotSensors(eqx.Module):
     left_out: tuple[tuple[str, str], ...] = eqx.field(static=True)
 
     def __init__(self, sensors: Sequence[Sensor] = (), left_out: Sequence[tuple[str, str]] = ()):
-        self.sensors, self.left_out = tuple(sensors), tuple(left_out)
+        found = arguments.entries(sensors)
+        if found is None:
+            raise ArgumentError(f"sensors is {sensors!r}, expected a sequence of sensors")
+        self.sensors, self.left_out = found, _pairs(left_out)
         for place, sensor in enumerate(self.sensors):
             if type(sensor) not in _READERS:
                 raise ArgumentError(f"entry {place} of sensors is {sensor!r}, expected a sensor")
@@ -111,8 +114,7 @@ class RobotSensors(eqx.Module):
         The program for some sensors computes only what they need. Raises ArgumentError for an
         unknown name, with the reason if the sensor was left out.
         """
-        if isinstance(names, str):
-            raise ArgumentError(f"names is {names!r}, expected a sequence of names")
+        names = arguments.names(names, "names")
         known = dict(zip(self.names, self.sensors))
         for name in names:
             if name in known:
@@ -206,6 +208,18 @@ class RobotSensors(eqx.Module):
         return _readings(
             model, self, q, v, a, f_ext, _Parts(actuators, tendons, passive), control, time
         )
+
+
+def _pairs(left_out: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """The names and the reasons as a tuple. Raises ArgumentError for other values."""
+    pairs = arguments.entries(left_out)
+    if pairs is None:
+        raise ArgumentError(f"left_out is {left_out!r}, expected a sequence of pairs")
+    for pair in pairs:
+        texts = isinstance(pair, tuple | list) and all(isinstance(x, str) for x in pair)
+        if not texts or len(pair) != 2:
+            raise ArgumentError(f"left_out has the entry {pair!r}, expected a name and a reason")
+    return tuple((name, reason) for name, reason in pairs)
 
 
 def _needs(sensor: Sensor) -> tuple[str, ...]:
