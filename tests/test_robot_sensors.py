@@ -313,6 +313,29 @@ def test_errors_of_sensors_have_their_deviation(robot):
     assert np.all(noisy[:, 3:] == 1)
 
 
+@pytest.mark.gives_nan
+def test_the_errors_of_traced_readings_check_the_shape_and_the_dtype():
+    quiet, noisy = (RobotSensors([StateSensor("t", "time", noise=x)]) for x in (0.0, 0.5))
+    key = jax.random.key(0)
+    for sensors in (quiet, noisy):
+        traced = jax.jit(lambda x, sensors=sensors: sensors.with_noise(key, x))
+        for readings, message in (
+            (jnp.ones(2), r"readings has shape \(2,\), expected 1 values"),
+            (jnp.ones(()), r"readings has shape \(\), expected 1 values"),
+            (jnp.ones(1, int), "readings has dtype int.*, expected floats"),
+        ):
+            for call in (traced, lambda x, sensors=sensors: sensors.with_noise(key, x)):
+                with pytest.raises(rbd.ArgumentError, match=message):
+                    call(readings)
+        for readings in ([[1.0], [2.0, 3.0]], None):
+            with pytest.raises(rbd.ArgumentError, match=r"readings is .*, expected an array"):
+                sensors.with_noise(key, readings)
+        assert np.isnan(traced(jnp.array([jnp.nan])))[0]
+    with pytest.raises(rbd.ArgumentError, match="noise of sensor 't' is traced, expected a known"):
+        jax.jit(lambda x: StateSensor("t", "time", noise=x).noise)(0.5)
+    assert StateSensor("t", "time", noise=jnp.array(0.5)).noise == 0.5
+
+
 def test_sensors_without_counterpart_are_named():
     """They change no motion, so the import is strict and says at their use what is missing."""
     robot = from_mujoco(world(LEFT_OUT + '<gyro name="gyro" site="imu"/>'))
@@ -369,7 +392,10 @@ def test_the_energies_and_the_centers_of_strange_robots():
         ),
         (lambda: FrameSensor("a", "x_axis", "hand", [1, 2]), r"X_FP.p has shape \(2,\)"),
         (lambda: JointSensor("a", "position", "x", cutoff=0), "cutoff of sensor 'a' is 0"),
-        (lambda: JointSensor("a", "position", "x", cutoff="x"), "cutoff of sensor 'a' is x"),
+        (
+            lambda: JointSensor("a", "position", "x", cutoff="x"),
+            "cutoff of sensor 'a' is 'x'",
+        ),
         (lambda: JointSensor("a", "rotation", "x", cutoff=1), "expected infinite for 'rotation'"),
         (lambda: JointSensor("a", ["position"], "x"), "quantity of sensor 'a' is .'position'"),
         (lambda: JointSensor("a", "position", "x", noise=None), "noise of sensor 'a' is None"),
@@ -378,6 +404,8 @@ def test_the_energies_and_the_centers_of_strange_robots():
             "carried of sensor 'a' is 'leg', expected a sequence of names",
         ),
         (lambda: JointSensor("a", "position", "x", noise=-1), "noise of sensor 'a' is -1"),
+        (lambda: JointSensor("a", "position", "x", noise=[1]), "noise of sensor 'a' is .1., exp"),
+        (lambda: JointSensor("a", "position", "x", cutoff=1j), "cutoff of sensor 'a' is 1j, exp"),
         (lambda: JointSensor("a", "position", None), "joint is None, expected a name"),
         (lambda: TendonSensor("a", "position", "x"), "'position', expected one of length, rate"),
         (lambda: ActuatorSensor("a", "power", "x"), "expected one of length, rate, force"),

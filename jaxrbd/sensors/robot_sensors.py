@@ -144,9 +144,16 @@ class RobotSensors(eqx.Module):
     ) -> Float[Array, "... size"]:
         """The readings with normal errors, whose standard deviations are `noise` of the sensors.
 
-        Raises ArgumentError for another number of readings.
+        - `key`: a key of `jax.random`, another one for each measurement;
+        - `readings` (..., size): the result of a call, or several of them.
+
+        The shape and the dtype of the readings are checked, also while JAX traces. Their values are
+        not checked: a reading that is NaN stays NaN. The standard deviations are static. Raises
+        ArgumentError for another number of readings, and for readings that are no floats.
         """
         readings = self._checked(readings)
+        if not jnp.issubdtype(readings.dtype, jnp.floating):
+            raise ArgumentError(f"readings has dtype {readings.dtype}, expected floats")
         spread = np.repeat(
             [sensor.noise for sensor in self.sensors], [sensor.width for sensor in self.sensors]
         )
@@ -156,7 +163,10 @@ class RobotSensors(eqx.Module):
         return readings + jnp.asarray(spread, readings.dtype) * errors
 
     def _checked(self, readings: ArrayLike) -> Array:
-        readings = jnp.asarray(readings)
+        try:
+            readings = jnp.asarray(readings)
+        except (TypeError, ValueError):  # such as lists of different lengths
+            raise ArgumentError(f"readings is {readings!r}, expected an array") from None
         if readings.ndim < 1 or readings.shape[-1] != self.size:
             raise ArgumentError(f"readings has shape {readings.shape}, expected {self.size} values")
         return readings
