@@ -17,7 +17,7 @@ from jaxrbd.sensors import (
     SubtreeSensor,
     TendonSensor,
 )
-from jaxrbd.tendons import tendon_dynamics
+from jaxrbd.tendons import FixedTendon, Tendons, tendon_dynamics
 from support.zoo import close, slope
 
 # A flying base carries an arm of a hinge, a ball and a slide. A tool is fixed to the arm, and it
@@ -343,7 +343,7 @@ def test_sensors_without_counterpart_are_named():
     assert [name for name, _ in robot.sensors.left_out] == ["touch", "ray", "limit", "mine"]
     with pytest.raises(rbd.ArgumentError, match=r"sensor 'ray' was left out: .*'rangefinder'"):
         robot.sensors.chosen(["gyro", "ray"])
-    with pytest.raises(rbd.ArgumentError, match="no sensor 'gyros'; the sensors are 'gyro'"):
+    with pytest.raises(rbd.ArgumentError, match="no sensor 'gyros'; the sensors are 'gyro'; did"):
         robot.sensors.chosen(["gyros"])
     # Sensors of actuators that were not read, and of joints whose forces are added up.
     force = '<actuatorfrc name="force" actuator="hinge"/>'
@@ -460,7 +460,12 @@ def test_unknown_tendons_and_actuators_are_named(robot):
         pull(*state, actuators=robot.actuators, control=jnp.zeros(5))
     with pytest.raises(rbd.ArgumentError, match="passive is 3, expected PassiveForces or None"):
         pull(*state, actuators=robot.actuators, control=jnp.zeros(5), passive=3)
-    with pytest.raises(rbd.ArgumentError, match="there is no actuator 'motor'"):
-        RobotSensors([ActuatorSensor("a", "force", "motor")])(
+    with pytest.raises(rbd.ArgumentError, match=r"no actuator 'hing'.*; did you mean 'hinge'"):
+        RobotSensors([ActuatorSensor("a", "force", "hing")])(
             *state, actuators=robot.actuators, control=jnp.zeros(5)
         )
+    # A force on a tendon without actuators is zero, and the tendon is known.
+    pull = RobotSensors([TendonSensor("a", "actuator_force", "rope")])
+    bare = FixedTendon("ropes", {"hinge": 1.0})
+    with pytest.raises(rbd.ArgumentError, match="'sum', 'ropes'; did you mean 'ropes'"):
+        pull(*state, actuators=robot.actuators, control=jnp.zeros(5), tendons=Tendons([bare]))

@@ -39,6 +39,7 @@ from ..model import Model, arguments
 from ..model.joint_places import ball_places
 from ..model.joint_space import joint_coordinates, joint_rates
 from ..model.joints_by_name import scalar_joints
+from ..model.names import similar_names
 from ..passive import PassiveForces
 from ..spatial import (
     Pose,
@@ -124,6 +125,7 @@ class RobotSensors(eqx.Module):
             raise ArgumentError(
                 f"there is no sensor {name!r}; the sensors are "
                 f"{listed([repr(x) for x in self.names], 40) or 'none'}"
+                f"{similar_names(name, self.names)}"
             )
         return RobotSensors([known[name] for name in names])
 
@@ -462,9 +464,9 @@ def _read_tendons(state: _State, sensors: Sequence[Any], quantity: str) -> Array
         assert actuators is not None
         first = len(actuators.driven_joints)
         on = [x.name for x in actuators.tendons]
+        others = () if state.parts.tendons is None else state.parts.tendons.names
         for sensor in sensors:
-            if state.parts.tendons is None or sensor.tendon not in state.parts.tendons.names:
-                _place(sensor, sensor.tendon, on, "tendon")
+            _place(sensor, sensor.tendon, [*dict.fromkeys([*on, *others])], "tendon")
         driven = [
             on[i - first] if first <= i < first + len(on) else None for i in actuators.outputs
         ]
@@ -491,6 +493,7 @@ def _place(sensor: Sensor, name: str, names: Sequence[str], what: str) -> int:
         known = listed([repr(x) for x in names], 40) or "none"
         raise ArgumentError(
             f"sensor {sensor.name!r}: there is no {what} {name!r}; expected one of: {known}"
+            f"{similar_names(name, names)}"
         )
     return [*names].index(name)
 
