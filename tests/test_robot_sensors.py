@@ -464,7 +464,7 @@ def test_unknown_tendons_and_actuators_are_named(robot):
         RobotSensors([ActuatorSensor("a", "force", "hing")])(
             *state, actuators=robot.actuators, control=jnp.zeros(5)
         )
-    # A force on a tendon without actuators is zero, and the tendon is known.
+    # The message lists tendons without actuators too.
     pull = RobotSensors([TendonSensor("a", "actuator_force", "rope")])
     bare = FixedTendon("ropes", {"hinge": 1.0})
     with pytest.raises(rbd.ArgumentError, match="'sum', 'ropes'; did you mean 'ropes'"):

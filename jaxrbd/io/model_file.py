@@ -27,7 +27,7 @@ from ..model.model import joint_kinds
 from ..spatial import Pose
 from ..topology import Topology
 from ._geometry_records import check_record as check_geometry, geometry_records, link_geometry
-from ._part_records import DTYPES, part_of, part_record
+from ._part_records import DTYPES, has_array, part_of, part_record
 from ._sealed import read_sealed, write_sealed
 
 VERSION = 5
@@ -384,9 +384,14 @@ def _check(header: dict[str, Any]) -> None:
     if header["dtype"] not in _DTYPES:
         raise ModelError(f"its arrays are {header['dtype']!r}, expected float32 or float64")
     joints, frames, arrays = header["joints"], header["frames"], header["arrays"]
-    for array in header["part_arrays"]:
+    for i, array in enumerate(header["part_arrays"]):
         if array["dtype"] not in DTYPES:
-            raise ModelError(f"an array of a part is {array['dtype']!r}")
+            names = [name for name, part in header["parts"].items() if has_array(part, i)]
+            part = " and ".join(f"parts[{name!r}]" for name in names) or "a part"
+            raise ModelError(
+                f"an array of {part} is {array['dtype']!r}, expected {', '.join(DTYPES[:-1])} or "
+                f"{DTYPES[-1]}"
+            )
     for array in [{"name": "an array of a part", **x} for x in header["part_arrays"]] + arrays:
         if not all(type(n) is int and 0 <= n < 2**31 for n in array["shape"]):
             raise ModelError(f"{array['name']!r} has shape {array['shape']!r}")
