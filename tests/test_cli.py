@@ -512,6 +512,23 @@ def test_parts_of_mjcf_files_that_are_left_out_are_counted(tmp_path, capsys):
     assert [*jaxrbd.io.load_parts(again)] == [*parts]
 
 
+@pytest.mark.parametrize("command", ["info", "check"])
+def test_a_model_file_with_another_ending_is_named(tmp_path, capsys, command):
+    path = tmp_path / "arm.urdf"
+    jaxrbd.io.save_model(jaxrbd.load_robot("pendulum"), path)
+    assert cli.main([command, str(path)]) == 1
+    expected = f"{path}: jaxrbd saved this file, expected a name that ends in .jaxrbd\n"
+    assert capsys.readouterr().err == f"jaxrbd: error: {expected}"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes with names")
+def test_a_pipe_is_no_robot_file(tmp_path, capsys):
+    path = tmp_path / "robot.urdf"
+    os.mkfifo(path)
+    assert cli.main(["info", str(path)]) == 1
+    assert "is a pipe or a device, expected a file" in capsys.readouterr().err
+
+
 def test_delays_that_a_urdf_file_cannot_hold_are_counted(tmp_path, capsys):
     path, saved, urdf = (tmp_path / f"swing.{ending}" for ending in ("xml", "jaxrbd", "urdf"))
     delayed = '<motor joint="hinge" delay="0.01" nsample="9"/>'

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..actuators import AffineActuators, Filter
 from ..errors import ArgumentError, ContactWarning, InertiaWarning, LimitWarning
+from ..io._sealed import is_sealed
 from ..io.model_file import load_model_and_parts
 from ..io.mujoco import Imported, is_mjcf, load_mjcf
 from ..io.urdf import load_urdf
@@ -110,11 +111,18 @@ def load_model_file(path: str) -> tuple[Model, dict[str, Any]]:
 
 
 def find_file(robot: str) -> str:
-    """The path of a bundled robot, or the given path. Raises ArgumentError if neither exists."""
+    """The path of a bundled robot, or the given path.
+
+    Raises ArgumentError if neither exists, and for a model file whose name has another ending.
+    """
     if robot in robot_names():
         return str(robot_path(robot))
     if not os.path.isfile(robot):
         raise ArgumentError(_not_found(robot))
+    if not robot.endswith(MODEL_ENDING) and is_sealed(robot):
+        raise ArgumentError(
+            f"{robot}: jaxrbd saved this file, expected a name that ends in {MODEL_ENDING}"
+        )
     return robot
 
 
@@ -122,6 +130,8 @@ def _not_found(robot: str) -> str:
     """The message for a robot that is neither a bundled robot nor a file."""
     if os.path.isdir(robot):
         return f"{robot!r} is a folder, expected a file"
+    if os.path.exists(robot):  # such as a pipe: a command reads a file more than once
+        return f"{robot!r} is a pipe or a device, expected a file"
     if os.path.splitext(robot)[1].lower() in (".urdf", ".xml", ".mjcf", ".jaxrbd"):
         return f"file not found: {robot!r}"
     hint = similar_names(robot, robot_names())
