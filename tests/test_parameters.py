@@ -10,6 +10,9 @@ from jaxrbd import ArgumentError, actuators, passive, sensors
 from jaxrbd.model import arguments
 from support import zoo
 
+# With annotations that are checked, other errors come first.
+pytestmark = pytest.mark.skipif("JAXRBD_TEST_ANNOTATIONS" in os.environ, reason="wrong types")
+
 RAGGED, TWO = [[1, 2], [3]], [1.0, 2.0]
 
 # For each constructor the arguments that it accepts, and the parameters and the names among them.
@@ -108,7 +111,6 @@ def test_floats_of_half_precision_are_accepted(part):
             part(**{**good, name: np.asarray(good[name], np.float16)})
 
 
-@pytest.mark.skipif("JAXRBD_TEST_ANNOTATIONS" in os.environ, reason="other errors come first")
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
 @pytest.mark.filterwarnings("error")
 def test_wrong_names_are_named(part):
@@ -123,7 +125,6 @@ def test_wrong_names_are_named(part):
         part(**{**good, first: np.array(["a", "b"][:n])})  # texts of NumPy
 
 
-@pytest.mark.skipif("JAXRBD_TEST_ANNOTATIONS" in os.environ, reason="other errors come first")
 @pytest.mark.parametrize(
     ("make", "message"),
     [
