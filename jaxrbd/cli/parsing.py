@@ -92,10 +92,10 @@ def some_of(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
 
 
 def count(text: str) -> int:
-    """A whole number from 1 to 2**31 - 1, the largest size of most programs."""
+    """A whole number from 1 to 2**40. The arrays of larger counts exceed every memory."""
     value = total(text)
-    if value >= 2**31:
-        raise argparse.ArgumentTypeError(f"expected at most {2**31 - 1}, found {text}")
+    if value > 2**40:
+        raise argparse.ArgumentTypeError(f"expected at most {2**40}, found {text}")
     return value
 
 
