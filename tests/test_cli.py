@@ -512,6 +512,34 @@ def test_parts_of_mjcf_files_that_are_left_out_are_counted(tmp_path, capsys):
     assert [*jaxrbd.io.load_parts(again)] == [*parts]
 
 
+@pytest.mark.parametrize("command", ["info", "check"])
+def test_a_model_file_with_another_ending_is_named(tmp_path, capsys, command):
+    path = tmp_path / "arm.urdf"
+    jaxrbd.io.save_model(jaxrbd.load_robot("pendulum"), path)
+    assert cli.main([command, str(path)]) == 1
+    expected = f"{path}: jaxrbd saved this file, expected a name that ends in .jaxrbd\n"
+    assert capsys.readouterr().err == f"jaxrbd: error: {expected}"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes with names")
+def test_a_pipe_is_no_robot_file(tmp_path, capsys):
+    path = tmp_path / "robot.urdf"
+    os.mkfifo(path)
+    assert cli.main(["info", str(path)]) == 1
+    assert "is a pipe or a device, expected a file" in capsys.readouterr().err
+
+
+def test_delays_that_a_urdf_file_cannot_hold_are_counted(tmp_path, capsys):
+    path, saved, urdf = (tmp_path / f"swing.{ending}" for ending in ("xml", "jaxrbd", "urdf"))
+    delayed = '<motor joint="hinge" delay="0.01" nsample="9"/>'
+    path.write_text(WITH_PARTS.replace('<motor joint="hinge"/>', delayed))
+    assert cli.main(["convert", str(path), str(saved)]) == 0
+    assert "delayed" not in capsys.readouterr().err
+    for robot in (path, saved):
+        assert cli.main(["convert", str(robot), str(urdf), "--unlimited", "9"]) == 0
+        assert "left out: 2 actuators, 1 delayed control, 1 spring" in capsys.readouterr().err
+
+
 def test_tendons_are_no_part_of_a_urdf_file(tmp_path, capsys):
     path, out = tmp_path / "swing.xml", tmp_path / "swing.urdf"
     tendon = '<tendon><fixed name="cord"><joint joint="a" coef="1"/></fixed></tendon></mujoco>'

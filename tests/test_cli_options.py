@@ -785,6 +785,7 @@ def test_warnings_about_limits_are_printed(tmp_path, capsys):
         ["rollout", "--dt", "1e999"],
         ["rollout", "--torque", "-1"],
         ["rollout", "--devices", "0"],
+        ["rollout", "--steps", "1099511627777"],
         ["rollout", "--seed", "9223372036854775808"],
         ["play", "file", "--episodes", "0"],
         ["train", "hopper", "--every", "0"],

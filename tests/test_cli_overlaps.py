@@ -2,9 +2,13 @@
 
 import json
 
+import numpy as np
 import pytest
 
+import jaxrbd
 from jaxrbd import cli
+from jaxrbd.io import _sealed, model_file, urdf as urdf_reader
+from jaxrbd.io.mujoco import imported
 
 LINK = """<link name="{0}"><inertial><mass value="1"/>
     <inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>
@@ -88,3 +92,37 @@ def test_a_faulty_file_has_no_overlaps(tmp_path, capsys):
     path.write_text("<robot name='r'><link name='a'/><link name='a'/></robot>")
     assert cli.main(["check", "--overlaps", str(path)]) == 1
     assert "overlap by" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("ending", "command", "module", "reader"),
+    [
+        ("urdf", ("check", "--overlaps"), urdf_reader, "parse_document"),
+        ("xml", ("check", "--overlaps"), imported, "_import"),
+        ("jaxrbd", ("check", "--overlaps"), model_file, "read_sealed"),
+        ("jaxrbd", ("info",), model_file, "read_sealed"),
+    ],
+)
+def test_a_file_is_read_once(tmp_path, monkeypatch, ending, command, module, reader):
+    path = tmp_path / f"robot.{ending}"
+    if ending == "jaxrbd":
+        model = jaxrbd.load_robot("arm7")
+        jaxrbd.io.save_model(model, path, {"gain": np.ones(2)})
+    else:
+        path.write_text(f"<robot name='r'>{LINK.format('a', 1, '')}</robot>")
+    if ending == "xml":
+        path.write_text(MJCF)
+    calls, read = [], getattr(module, reader)
+    monkeypatch.setattr(module, reader, lambda *args: [calls.append(args), read(*args)][1])
+    assert cli.main([*command, str(path)]) == 0
+    assert len(calls) == 1
+
+
+def test_the_parts_of_a_model_file_are_checked(tmp_path, capsys):
+    path, model = tmp_path / "robot.jaxrbd", jaxrbd.load_robot("arm7")
+    jaxrbd.io.save_model(model, path, {"noise": jaxrbd.sensors.Noise(0.5)})
+    header, body = _sealed.read_sealed(path, "model", model_file.VERSION)
+    header["parts"]["noise"]["arguments"]["std"] = -1.0
+    _sealed.write_sealed(path, "model", model_file.VERSION, header, body)
+    assert cli.main(["check", str(path)]) == 1
+    assert "parts['noise']: std is -1.0, expected finite" in capsys.readouterr().err

@@ -292,7 +292,10 @@ def test_commands_dissipation_and_pairs(key):
 
 
 def test_unknown_keyframes_and_other_numbers_of_phases_are_refused():
-    with pytest.raises(ArgumentError, match="keyframe is 'sit', expected one of crouch"):
+    with pytest.raises(ArgumentError, match=r"keyframe is 'sit', expected one of 'crouch'$"):
         envs.MjcfWalk(BIPED, "sit")
+    without = re.sub("<keyframe>.*</keyframe>", "", BIPED)
+    with pytest.raises(ArgumentError, match="expected None, because the file has no keyframes"):
+        envs.MjcfWalk(without, "crouch")
     with pytest.raises(ArgumentError, match="phases has 2 values, expected 16, one per contact"):
         envs.MjcfWalk(BIPED, "crouch", 0.2, phases=(0.0, 0.5))

@@ -1,5 +1,7 @@
 """All sensors of a robot by name: MuJoCo, laws, derivatives, batches and errors."""
 
+import os
+
 import jax
 import jax.numpy as jnp
 import mujoco
@@ -17,7 +19,7 @@ from jaxrbd.sensors import (
     SubtreeSensor,
     TendonSensor,
 )
-from jaxrbd.tendons import tendon_dynamics
+from jaxrbd.tendons import FixedTendon, Tendons, tendon_dynamics
 from support.zoo import close, slope
 
 # A flying base carries an arm of a hinge, a ball and a slide. A tool is fixed to the arm, and it
@@ -313,6 +315,30 @@ def test_errors_of_sensors_have_their_deviation(robot):
     assert np.all(noisy[:, 3:] == 1)
 
 
+@pytest.mark.skipif("JAXRBD_TEST_ANNOTATIONS" in os.environ, reason="wrong types")
+@pytest.mark.gives_nan
+def test_the_errors_of_traced_readings_check_the_shape_and_the_dtype():
+    quiet, noisy = (RobotSensors([StateSensor("t", "time", noise=x)]) for x in (0.0, 0.5))
+    key = jax.random.key(0)
+    for sensors in (quiet, noisy):
+        traced = jax.jit(lambda x, sensors=sensors: sensors.with_noise(key, x))
+        for readings, message in (
+            (jnp.ones(2), r"readings has shape \(2,\), expected 1 values"),
+            (jnp.ones(()), r"readings has shape \(\), expected 1 values"),
+            (jnp.ones(1, int), "readings has dtype int.*, expected floats"),
+        ):
+            for call in (traced, lambda x, sensors=sensors: sensors.with_noise(key, x)):
+                with pytest.raises(rbd.ArgumentError, match=message):
+                    call(readings)
+        for readings in ([[1.0], [2.0, 3.0]], None):
+            with pytest.raises(rbd.ArgumentError, match=r"readings is .*, expected an array"):
+                sensors.with_noise(key, readings)
+        assert np.isnan(traced(jnp.array([jnp.nan])))[0]
+    with pytest.raises(rbd.ArgumentError, match="noise of sensor 't' is traced, expected a known"):
+        jax.jit(lambda x: StateSensor("t", "time", noise=x).noise)(0.5)
+    assert StateSensor("t", "time", noise=jnp.array(0.5)).noise == 0.5
+
+
 def test_sensors_without_counterpart_are_named():
     """They change no motion, so the import is strict and says at their use what is missing."""
     robot = from_mujoco(world(LEFT_OUT + '<gyro name="gyro" site="imu"/>'))
@@ -320,7 +346,7 @@ def test_sensors_without_counterpart_are_named():
     assert [name for name, _ in robot.sensors.left_out] == ["touch", "ray", "limit", "mine"]
     with pytest.raises(rbd.ArgumentError, match=r"sensor 'ray' was left out: .*'rangefinder'"):
         robot.sensors.chosen(["gyro", "ray"])
-    with pytest.raises(rbd.ArgumentError, match="no sensor 'gyros'; the sensors are 'gyro'"):
+    with pytest.raises(rbd.ArgumentError, match="no sensor 'gyros'; the sensors are 'gyro'; did"):
         robot.sensors.chosen(["gyros"])
     # Sensors of actuators that were not read, and of joints whose forces are added up.
     force = '<actuatorfrc name="force" actuator="hinge"/>'
@@ -357,7 +383,7 @@ def test_the_energies_and_the_centers_of_strange_robots():
     ("make", "message"),
     [
         (lambda: FrameSensor("a", "speed", "hand"), "quantity of sensor 'a' is 'speed', expected"),
-        (lambda: FrameSensor("a", "gyroscope", 3), "a frame of sensor 'a' is 3, expected a name"),
+        (lambda: FrameSensor("a", "gyroscope", 3), "^frame of sensor 'a' is 3, expected a name"),
         (
             lambda: FrameSensor("a", "gyroscope", "hand", reference="base"),
             "sensor 'a' measures 'gyroscope' and has a reference, which only",
@@ -369,7 +395,10 @@ def test_the_energies_and_the_centers_of_strange_robots():
         ),
         (lambda: FrameSensor("a", "x_axis", "hand", [1, 2]), r"X_FP.p has shape \(2,\)"),
         (lambda: JointSensor("a", "position", "x", cutoff=0), "cutoff of sensor 'a' is 0"),
-        (lambda: JointSensor("a", "position", "x", cutoff="x"), "cutoff of sensor 'a' is x"),
+        (
+            lambda: JointSensor("a", "position", "x", cutoff="x"),
+            "cutoff of sensor 'a' is 'x'",
+        ),
         (lambda: JointSensor("a", "rotation", "x", cutoff=1), "expected infinite for 'rotation'"),
         (lambda: JointSensor("a", ["position"], "x"), "quantity of sensor 'a' is .'position'"),
         (lambda: JointSensor("a", "position", "x", noise=None), "noise of sensor 'a' is None"),
@@ -378,6 +407,8 @@ def test_the_energies_and_the_centers_of_strange_robots():
             "carried of sensor 'a' is 'leg', expected a sequence of names",
         ),
         (lambda: JointSensor("a", "position", "x", noise=-1), "noise of sensor 'a' is -1"),
+        (lambda: JointSensor("a", "position", "x", noise=[1]), "noise of sensor 'a' is .1., exp"),
+        (lambda: JointSensor("a", "position", "x", cutoff=1j), "cutoff of sensor 'a' is 1j, exp"),
         (lambda: JointSensor("a", "position", None), "joint is None, expected a name"),
         (lambda: TendonSensor("a", "position", "x"), "'position', expected one of length, rate"),
         (lambda: ActuatorSensor("a", "power", "x"), "expected one of length, rate, force"),
@@ -432,7 +463,12 @@ def test_unknown_tendons_and_actuators_are_named(robot):
         pull(*state, actuators=robot.actuators, control=jnp.zeros(5))
     with pytest.raises(rbd.ArgumentError, match="passive is 3, expected PassiveForces or None"):
         pull(*state, actuators=robot.actuators, control=jnp.zeros(5), passive=3)
-    with pytest.raises(rbd.ArgumentError, match="there is no actuator 'motor'"):
-        RobotSensors([ActuatorSensor("a", "force", "motor")])(
+    with pytest.raises(rbd.ArgumentError, match=r"no actuator 'hing'.*; did you mean 'hinge'"):
+        RobotSensors([ActuatorSensor("a", "force", "hing")])(
             *state, actuators=robot.actuators, control=jnp.zeros(5)
         )
+    # The message lists tendons without actuators too.
+    pull = RobotSensors([TendonSensor("a", "actuator_force", "rope")])
+    bare = FixedTendon("ropes", {"hinge": 1.0})
+    with pytest.raises(rbd.ArgumentError, match="'sum', 'ropes'; did you mean 'ropes'"):
+        pull(*state, actuators=robot.actuators, control=jnp.zeros(5), tendons=Tendons([bare]))

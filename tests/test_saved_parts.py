@@ -145,7 +145,16 @@ def test_an_arm_with_muscles_is_the_same_robot(tmp_path):
     [
         (lambda x: x, r"parts\['it'\] is <function .*, which no file can hold"),
         ((1, {"a": 2}), r"parts\['it'\]\[1\] is \{'a': 2\}, which no file can hold"),
-        (np.array(["a"]), "which no file can hold"),
+        (np.array(["a"]), r"parts\['it'\] is an array of <U1, which no file can hold"),
+        (
+            (1.0, np.ones(2, np.float16)),
+            r"parts\['it'\]\[1\] is an array of float16, .*: expected float32, .*, int64 or bool",
+        ),
+        (
+            tendons.Tendons([SUM], stiffness=jnp.ones(1, jnp.bfloat16)),
+            r"parts\['it'\].stiffness is an array of bfloat16, which no file can hold",
+        ),
+        (jax.random.key(0), r"parts\['it'\] is an array of key<fry>, which no file can hold"),
         (
             tendons.Tendons([CORD], stiffness=[1.0]).__class__,
             "which no file can hold",
@@ -193,7 +202,14 @@ def test_traced_and_batched_parts_are_refused(model, tmp_path):
         ),
         (lambda h: h["parts"].update(it={"tuple": []}), r"an entry with \['tuple'\]"),
         (lambda h: h["parts"].update(it=[1]), r"parts\['it'\] has the entry \[1\]"),
-        (lambda h: h["part_arrays"][0].update(dtype="object"), "an array of a part is 'object'"),
+        (
+            lambda h: h["part_arrays"][0].update(dtype="float16"),
+            r"array of parts\['it'\] is 'float16', expected float32, float64, int32, int64 or bool",
+        ),
+        (
+            lambda h: h["part_arrays"].append({"dtype": "object", "shape": []}),
+            "an array of a part is 'object', expected float32",
+        ),
         (lambda h: h["part_arrays"][0].update(shape=[3]), "their shapes need another size"),
         (
             lambda h: h["part_arrays"][0].update(shape=[2**31 - 1, 2**31 - 1, 0]),

@@ -1,6 +1,7 @@
 """Sensors: physical laws, MuJoCo's sensors, touch and height scans, noise, and errors."""
 
 import dataclasses
+import os
 
 import jax
 import jax.numpy as jnp
@@ -507,6 +508,18 @@ def test_noise_is_batched_and_differentiated(key):
     close(slopes.std, jnp.sum(Noise(1.0)(key, jnp.zeros((3, 4)))), 1e-13)
     rounded = jax.grad(lambda x: jnp.sum(Noise(0.5, 0.0, 0.1)(key, x)))(x)
     close(rounded, jnp.zeros((3, 4)), 0.0, "the derivative of the rounding")
+
+
+@pytest.mark.skipif("JAXRBD_TEST_ANNOTATIONS" in os.environ, reason="wrong types")
+@pytest.mark.gives_nan
+def test_values_of_traced_parameters_are_not_checked(key):
+    x = jnp.ones(3)
+    exact = jax.jit(lambda std, step: Noise(std, 0.0, step)(key, x))
+    close(exact(-0.5, 0.1) - x, x - exact(0.5, 0.1), 1e-13, "the error has the other sign")
+    assert np.all(np.isnan(exact(0.5, 0.0)))
+    for wrong in ([[1.0], [2.0, 3.0]], None):
+        with pytest.raises(rbd.ArgumentError, match=r"x is .*, expected an array of floats"):
+            Noise(0.5)(key, wrong)
 
 
 # ------------------------------------------------------------------------------------------ errors

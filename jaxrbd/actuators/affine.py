@@ -116,9 +116,10 @@ class AffineActuators(eqx.Module):
         muscles: Muscles | None = None,
         limited_joints: Sequence[str] | None = None,
     ):
-        if isinstance(joints, str):
+        given = arguments.entries(joints)
+        if given is None:
             raise ArgumentError(f"joints is {joints!r}, expected a sequence of names")
-        driven = tuple(joints)
+        driven = tuple(str(x) if isinstance(x, str) else x for x in given)
         for place, x in enumerate(driven):
             if not isinstance(x, str | Tendon | Transmission):
                 raise ArgumentError(
@@ -131,11 +132,9 @@ class AffineActuators(eqx.Module):
         self.transmissions = tuple(x for x in different.values() if not isinstance(x, Tendon))
         order = [*self.driven_joints, *map(id, self.tendons), *map(id, self.transmissions)]
         self.outputs = tuple(order.index(x if isinstance(x, str) else id(x)) for x in driven)
-        if isinstance(limited_joints, str):
-            raise ArgumentError(f"limited_joints is {limited_joints!r}, expected names of joints")
-        self.limited_joints = tuple(
-            self.driven_joints if limited_joints is None else limited_joints
-        )
+        if limited_joints is None:
+            limited_joints = self.driven_joints
+        self.limited_joints = arguments.names(limited_joints, "limited_joints")
         if len(set(self.limited_joints)) < len(self.limited_joints):
             raise ArgumentError(
                 f"limited_joints is {self.limited_joints!r}, expected each joint once"
@@ -143,7 +142,7 @@ class AffineActuators(eqx.Module):
         n, m, k = len(driven), len(self.limited_joints), len(self.tendons)
         if names is None:
             names = [x if isinstance(x, str) else x.name for x in driven]
-        self.names = tuple(names)
+        self.names = arguments.names(names, "names")
         if len(self.names) != n:
             raise ArgumentError(f"names has {len(self.names)} entries, expected {n}")
         if muscles is not None and not isinstance(muscles, Muscles):

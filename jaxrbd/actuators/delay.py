@@ -39,8 +39,8 @@ class Delay(eqx.Module):
     The interpolation is entry by entry, so commands are joint positions, velocities or torques, but
     not quaternions. The derivative with respect to the lag is the difference between two successive
     commands; where the lag is an integer, it is the derivative towards larger lags (for the largest
-    lag, towards smaller lags). Raises ArgumentError for a lag or a length out of its range. A
-    traced lag out of its range gives NaN.
+    lag, towards smaller lags). Raises ArgumentError for a lag of another shape, and for a lag
+    or a length out of its range. A traced lag out of its range gives NaN.
     """
 
     lag: Float[arguments.Parameter, "..."]
@@ -48,8 +48,7 @@ class Delay(eqx.Module):
 
     def __init__(self, lag: ArrayLike | Sequence, length: int):
         arguments.require_counts(length=length)
-        shape = (None,) if np.ndim(lag) else ()
-        self.lag, self.length = arguments.parameter(lag, "lag", shape), int(length)
+        self.lag, self.length = arguments.parameter(lag, "lag", (), (None,)), int(length)
         expected = f"from 0 to the length {length}"
         arguments.require(self.lag, lambda x: (x >= 0) & (x <= length), "lag", expected)
 

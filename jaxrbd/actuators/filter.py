@@ -203,14 +203,20 @@ def _clip(x: Array, bounds: arguments.Parameter) -> Array:
 
 
 def _checked_kinds(kinds: Sequence[str] | None, n: int) -> tuple[str, ...]:
-    found = (EXACT,) * n if kinds is None else kinds
-    if isinstance(found, str) or len(found) != n or not set(found) <= set(KINDS):
+    found = (EXACT,) * n if kinds is None else arguments.entries(kinds)
+    if found is None or len(found) != n or not all(map(_is_kind, found)):
         raise ArgumentError(f"kinds is {kinds!r}, expected {n} of {listed(KINDS)}")
-    return tuple(found)
+    return tuple(map(str, found))
+
+
+def _is_kind(x: object) -> bool:
+    return isinstance(x, str) and x in KINDS
 
 
 def _flags(early: Sequence[bool] | None, n: int) -> tuple[bool, ...]:
-    flags = (False,) * n if early is None else tuple(early)
-    if len(flags) != n or not all(isinstance(x, bool | np.bool_) for x in flags):
+    if early is None:
+        return (False,) * n
+    flags = arguments.entries(early)
+    if flags is None or len(flags) != n or not all(isinstance(x, bool | np.bool_) for x in flags):
         raise ArgumentError(f"early is {early!r}, expected {n} values True or False")
     return tuple(map(bool, flags))

@@ -20,8 +20,7 @@ def joints_of_dofs(model: Model, joints: Sequence[str]) -> np.ndarray:
     Raises ArgumentError for an unknown joint, a joint that is named twice, and a joint that follows
     others and has no velocity in v.
     """
-    if isinstance(joints, str):
-        raise ArgumentError(f"joints is {joints!r}, expected a sequence of names of joints")
+    joints = arguments.names(joints, "joints")
     owner = np.full(arguments.robot(model).nv, len(joints))
     for i, name in enumerate(joints):
         dofs = model.joint(name).v
@@ -56,7 +55,7 @@ def values_of_dofs(
     - `x`: () or (n,); `name`: the name of x for the message of an error;
     - `rest`: the value of the degrees of freedom of all other joints.
     """
-    x = arguments.parameter(x, name, (n,) if np.ndim(x) else ())
+    x = arguments.parameter(x, name, (), (n,))
     xp = jnp if isinstance(x, Array) else np
     per_joint = xp.broadcast_to(x, (n,))
     return xp.concatenate([per_joint, xp.asarray([rest], x.dtype)])[owner]

@@ -24,7 +24,7 @@ from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joint_places import ball_places
 from ..model.joint_space import independent_joint_force, joint_coordinates
-from ..model.joints_by_name import parameters
+from ..model.joints_by_name import parameters, required_parameters
 from ..model.shapes import Vector
 from ..spatial import inverse_compose, rotate
 from ..tendons.lengths import LengthsAndArms, lengths_and_arms, rows_of_wrenches
@@ -63,7 +63,7 @@ class FrameForce(eqx.Module):
         self.force = _vector(force, "force")
         self.moment = _vector(moment, "moment")
         for name, axes in (("force_axes", force_axes), ("moment_axes", moment_axes)):
-            if axes not in ("frame", "world"):
+            if not isinstance(axes, str) or axes not in ("frame", "world"):
                 raise ArgumentError(f"{name} is {axes!r}, expected 'frame' or 'world'")
         self.force_axes, self.moment_axes = force_axes, moment_axes
 
@@ -158,7 +158,7 @@ class BallTorque(eqx.Module):
         if not isinstance(in_parent, bool):
             raise ArgumentError(f"in_parent is {in_parent!r}, expected True or False")
         self.joint, self.in_parent = _name(joint, "joint"), in_parent
-        self.axis = parameters(axis, "axis", np.zeros(3))
+        self.axis = required_parameters(axis, "axis", (3,))
 
     @property
     def name(self) -> str:

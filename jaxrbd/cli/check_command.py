@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 from ..errors import ArgumentError, RobotFileError
-from ..io.mujoco import inspect_mjcf, is_mjcf
-from ..io.urdf import inspect_urdf
+from ..io.mujoco import Imported, inspect_and_load_mjcf, is_mjcf
+from ..io.urdf import inspect_and_load_urdf, inspect_urdf
+from ..model import Model
 from . import parsing
 from .loading import MODEL_ENDING, find_file, load_model_file
 from .messages import one_line
@@ -42,9 +43,9 @@ def run(options: argparse.Namespace) -> int:
     path = find_file(options.robot)
     if options.srdf is not None and not options.overlaps:
         raise ArgumentError("--srdf is for --overlaps")
-    faults, warned = _inspect(path)
-    if options.overlaps and not faults:
-        warned = [*warned, *overlaps(path, options.srdf, dict(options.package))]
+    faults, warned, robot = _inspect(path, options.overlaps)
+    if robot is not None:
+        warned = [*warned, *overlaps(path, robot, options.srdf, dict(options.package))]
     refused = bool(faults or (warned and options.strict))
     if options.json:
         print_json(check_report(path, faults, warned, refused))
@@ -60,9 +61,19 @@ def run(options: argparse.Namespace) -> int:
     return int(refused)
 
 
-def _inspect(path: str) -> tuple[list[RobotFileError], list[RobotFileError]]:
-    """The faults and the warnings of a file. Raises SavedFileError for a bad model file."""
+def _inspect(
+    path: str, load: bool
+) -> tuple[list[RobotFileError], list[RobotFileError], Model | Imported | None]:
+    """The faults and the warnings of a file, and its robot if `load` is set and it has no faults.
+
+    Raises SavedFileError for a bad model file.
+    """
     if path.endswith(MODEL_ENDING):
-        load_model_file(path)
-        return [], []
-    return inspect_mjcf(path) if is_mjcf(path) else inspect_urdf(path)
+        model, _ = load_model_file(path)
+        return [], [], model if load else None
+    if is_mjcf(path):
+        faults, warned, robot = inspect_and_load_mjcf(path)
+        return faults, warned, robot if load else None
+    if load:
+        return inspect_and_load_urdf(path)
+    return *inspect_urdf(path), None

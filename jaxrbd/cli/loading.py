@@ -13,7 +13,8 @@ import numpy as np
 
 from ..actuators import AffineActuators, Filter
 from ..errors import ArgumentError, ContactWarning, InertiaWarning, LimitWarning
-from ..io.model_file import load_model, load_parts
+from ..io._sealed import is_sealed
+from ..io.model_file import load_model_and_parts
 from ..io.mujoco import Imported, is_mjcf, load_mjcf
 from ..io.urdf import load_urdf
 from ..model import Model
@@ -73,7 +74,7 @@ def load_with_parts(robot: str, free_flyer: bool) -> Loaded:
             raise ArgumentError(
                 f"{path}: --free-flyer is for URDF files; a model file has its joints"
             )
-        return Loaded(load_model_file(path), load_parts(path), {})
+        return Loaded(*load_model_file(path), {})
     mjcf = is_mjcf(path)
     if mjcf and free_flyer:
         raise ArgumentError(f"{path}: --free-flyer is for URDF files; an MJCF file has its joints")
@@ -103,18 +104,25 @@ def load_in_precision(options: argparse.Namespace) -> Model:
     return model.astype("float32") if options.float32 else model
 
 
-def load_model_file(path: str) -> Model:
-    """The model of a model file, in the precision of the file."""
+def load_model_file(path: str) -> tuple[Model, dict[str, Any]]:
+    """The model and the other parts of a model file, in the precision of the file."""
     jax.config.update("jax_enable_x64", True)  # the file may have double precision
-    return load_model(path)
+    return load_model_and_parts(path)
 
 
 def find_file(robot: str) -> str:
-    """The path of a bundled robot, or the given path. Raises ArgumentError if neither exists."""
+    """The path of a bundled robot, or the given path.
+
+    Raises ArgumentError if neither exists, and for a model file whose name has another ending.
+    """
     if robot in robot_names():
         return str(robot_path(robot))
     if not os.path.isfile(robot):
         raise ArgumentError(_not_found(robot))
+    if not robot.endswith(MODEL_ENDING) and is_sealed(robot):
+        raise ArgumentError(
+            f"{robot}: jaxrbd saved this file, expected a name that ends in {MODEL_ENDING}"
+        )
     return robot
 
 
@@ -122,6 +130,8 @@ def _not_found(robot: str) -> str:
     """The message for a robot that is neither a bundled robot nor a file."""
     if os.path.isdir(robot):
         return f"{robot!r} is a folder, expected a file"
+    if os.path.exists(robot):  # such as a pipe: a command reads a file more than once
+        return f"{robot!r} is a pipe or a device, expected a file"
     if os.path.splitext(robot)[1].lower() in (".urdf", ".xml", ".mjcf", ".jaxrbd"):
         return f"file not found: {robot!r}"
     hint = similar_names(robot, robot_names())
@@ -140,6 +150,7 @@ def counts_of_parts(parts: dict[str, Any]) -> dict[str, int]:
     rotations = sum(isinstance(tendon, RotationAngle) for tendon in tendons.tendons)
     return {
         "actuator": len(parts["actuators"].joints),
+        "delayed control": int(np.count_nonzero(parts["delays"])),
         "spring": 0 if springs is None else len(springs.joints) + len(springs.balls),
         "compensation of gravity": 0 if compensation is None else len(compensation.frames),
         "joint of nonlinear damping": 0 if damping is None else len(damping.joints),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import warnings
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -15,19 +14,10 @@ from jax import Array
 
 from ..collision import DistancePairs, pairs_of, robot_distances
 from ..configuration import neutral
-from ..errors import (
-    ArgumentError,
-    ContactWarning,
-    InertiaWarning,
-    LimitWarning,
-    RobotFileError,
-    listed,
-)
+from ..errors import ArgumentError, RobotFileError, listed
 from ..io import load_srdf, read_meshes
-from ..io.mujoco import is_mjcf, load_mjcf
-from ..io.urdf import load_urdf
+from ..io.mujoco import Imported
 from ..model import Model
-from .loading import MODEL_ENDING, load_model_file
 
 SMALLEST = 1e-6  # in m; less is no overlap, such as that of faces which touch
 
@@ -41,21 +31,20 @@ class _Robot(NamedTuple):
 
 
 def overlaps(
-    path: str, srdf: str | None, packages: Mapping[str, str | os.PathLike[str]]
+    path: str,
+    loaded: Model | Imported,
+    srdf: str | None,
+    packages: Mapping[str, str | os.PathLike[str]],
 ) -> list[RobotFileError]:
     """Warnings about pairs of links that overlap, and about shapes without distances.
 
     The configurations are the neutral one (of an MJCF file: the one that the file states), the
     group states of the SRDF file, and the keyframes of an MJCF file. Links that a joint connects
     are no pairs, nor are the disabled pairs of the SRDF file and the pairs that an MJCF file
-    excludes. Raises RobotFileError for a faulty file.
+    excludes. `loaded`: the robot of the file `path`. Raises RobotFileError for a faulty SRDF file.
     """
     texts = []
-    with warnings.catch_warnings():
-        # `jaxrbd check` prints these warnings itself.
-        for category in (ContactWarning, InertiaWarning, LimitWarning):
-            warnings.simplefilter("ignore", category)
-        robot = _read(path, srdf)
+    robot = _robot(loaded, srdf)
     model = robot.model
     try:
         model = read_meshes(model, packages, search_environment=True)
@@ -69,12 +58,11 @@ def overlaps(
     return [RobotFileError(f"warning: {text}", file=path) for text in texts]
 
 
-def _read(path: str, srdf: str | None) -> _Robot:
-    if not path.endswith(MODEL_ENDING) and is_mjcf(path):
+def _robot(model: Model | Imported, srdf: str | None) -> _Robot:
+    if isinstance(model, Imported):
         if srdf is not None:
             raise ArgumentError("--srdf is for URDF files; an MJCF file states its pairs")
-        return _read_mjcf(path)
-    model = load_model_file(path) if path.endswith(MODEL_ENDING) else load_urdf(path)
+        return _robot_of_mjcf(model)
     configurations = {"the neutral configuration": neutral(model)}
     if srdf is None:
         return _Robot(model, configurations, [])
@@ -84,8 +72,7 @@ def _read(path: str, srdf: str | None) -> _Robot:
     return _Robot(model, configurations, disabled)
 
 
-def _read_mjcf(path: str) -> _Robot:
-    found = load_mjcf(path, strict=False)
+def _robot_of_mjcf(found: Imported) -> _Robot:
     touching = set()
     if found.scene is not None:
         touching = {frozenset(frames) for frames in zip(*found.scene.pairs.frames)}

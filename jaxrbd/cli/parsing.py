@@ -92,6 +92,14 @@ def some_of(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
 
 
 def count(text: str) -> int:
+    """A whole number from 1 to 2**40. The arrays of larger counts exceed every memory."""
+    value = total(text)
+    if value > 2**40:
+        raise argparse.ArgumentTypeError(f"expected at most {2**40}, found {text}")
+    return value
+
+
+def total(text: str) -> int:
     """A whole number of 1 or more."""
     value = _number(text, int, "a whole number")
     if value < 1:

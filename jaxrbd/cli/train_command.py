@@ -59,7 +59,7 @@ def add_parser(commands) -> None:
     add("--seed", type=parsing.seed, default=0, metavar="N", help="seed of the random numbers")
     add(
         "--steps",
-        type=parsing.count,
+        type=parsing.total,
         metavar="N",
         help="total number of steps, summed over all environments (default: depends on the task)",
     )

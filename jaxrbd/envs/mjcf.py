@@ -19,6 +19,7 @@ from ..joints import FreeFlyer
 from ..model import arguments
 from ..model.model import joint_kinds
 from . import legged
+from .keyframes import find_keyframe
 from .quadruped import POSTURE_WEIGHTS
 
 # A setting of an environment: one value for all joints, one value per joint, or values by name.
@@ -112,11 +113,7 @@ def _params(env: MjcfWalk, robot: Imported, scene: Scene) -> legged.LeggedParams
     model = robot.model.with_dissipation()
     home = robot.q0
     if env.keyframe is not None:
-        if env.keyframe not in robot.keyframes:
-            raise ArgumentError(
-                f"keyframe is {env.keyframe!r}, expected one of {', '.join(robot.keyframes)}"
-            )
-        home = robot.keyframes[env.keyframe].q
+        home = find_keyframe(robot, env.keyframe).q
     count = len(scene.frames)
     if env.phases is not None and len(env.phases) != count:
         raise ArgumentError(
@@ -154,7 +151,7 @@ def _setting(x: PerJoint, name: str, joints: Sequence[str]) -> float | tuple[flo
                 f"{name} has {found}{more}, expected one value for each of the {len(joints)} joints"
             )
         given = [x[joint] for joint in joints]
-    values = arguments.parameter(given, name, (None,) if np.ndim(given) else ())
+    values = arguments.parameter(given, name, (), (None,))
     arguments.require(values, np.isfinite, name, "finite values")
     if not values.ndim:
         return float(values)

@@ -28,10 +28,12 @@ from ..errors import ArgumentError, listed
 from ..io.mujoco import Imported, load_mjcf
 from ..model import Model, arguments
 from ..model.joint_places import is_free
+from ..model.names import similar_names
 from ..passive import PassiveForces
 from ..sensors import RobotSensors, SubtreeSensor, TendonSensor, touch
 from ..tendons import SpatialTendon, Tendons
 from .environment import Env, Parameter, substeps, uniform
+from .keyframes import find_keyframe
 
 # The parts of an observation besides the sensors.
 _STATE = ("q", "v", "activation", "action", "touch")
@@ -203,12 +205,7 @@ class MjcfTask(Env):
         home, velocity = robot.q0, jnp.zeros(model.nv, model.dtype)
         activation = jnp.zeros(n, model.dtype)
         if self.keyframe is not None:
-            if self.keyframe not in robot.keyframes:
-                raise ArgumentError(
-                    f"keyframe is {self.keyframe!r}, expected one of "
-                    f"{', '.join(robot.keyframes) or 'none: the file has no keyframes'}"
-                )
-            key = robot.keyframes[self.keyframe]
+            key = find_keyframe(robot, self.keyframe)
             home, velocity, activation = key.q, key.v, key.activation
             model = robot.place_mocap(key.mocap)
         model = model.with_dissipation()
@@ -465,7 +462,7 @@ def _names(
             sensors = listed([repr(x) for x in robot.sensors.names], 40) or "none"
             raise ArgumentError(
                 f"{name!r} in {what} is unknown, expected one of {', '.join(others)}, or a sensor: "
-                f"{sensors}"
+                f"{sensors}{similar_names(name, (*others, *robot.sensors.names))}"
             )
     return tuple(names)
 
@@ -482,7 +479,10 @@ def _checked_ranges(
     for name, given in dict(ranges).items():
         if name not in robot.actuators.names:
             known = listed([repr(x) for x in robot.actuators.names], 40)
-            raise ArgumentError(f"control_range has the actuator {name!r}, expected one of {known}")
+            hint = similar_names(str(name), robot.actuators.names)
+            raise ArgumentError(
+                f"control_range has the actuator {name!r}, expected one of {known}{hint}"
+            )
         numbers = isinstance(given, Sequence) and len(given) == 2
         numbers = numbers and all(isinstance(x, int | float) and np.isfinite(x) for x in given)
         if not numbers or given[0] > given[1]:

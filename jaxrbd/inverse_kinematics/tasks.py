@@ -64,10 +64,9 @@ class Clearance(Task):
     def __init__(self, pairs: DistancePairs, margin: ArrayLike | Sequence[int | float] = 0.0):
         self.pairs = checked_pairs(pairs)
         count = len(pairs)
-        shape = () if np.ndim(margin) == 0 else (count,)
-        margin = arguments.parameter(margin, "margin of the Clearance", shape)
+        margin = arguments.parameter(margin, "margin of the Clearance", (), (count,))
         arguments.require(margin, np.isfinite, "margin of the Clearance", "finite")
-        self.margin = margin * np.ones(count, margin.dtype) if not shape else margin
+        self.margin = margin if margin.ndim else margin * np.ones(count, margin.dtype)
 
 
 # Hints for the error, by the shape of the array that was passed instead of a `Pose`.

@@ -102,10 +102,13 @@ def _record(x: Any, name: str, arrays: list[np.ndarray], known: dict[int, Any]) 
     if isinstance(x, tuple | list):
         return {"list": [_record(y, f"{name}[{i}]", arrays, known) for i, y in enumerate(x)]}
     if isinstance(x, np.ndarray | np.generic | jax.Array):
-        array = np.asarray(x)
-        if array.dtype.name in DTYPES:
-            arrays.append(array)
-            return {"array": len(arrays) - 1}
+        if x.dtype.name not in DTYPES:
+            raise ArgumentError(
+                f"{name} is an array of {x.dtype}, which no file can hold: expected "
+                f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]}"
+            )
+        arrays.append(np.asarray(x))
+        return {"array": len(arrays) - 1}
     raise ArgumentError(
         f"{name} is {x!r}, which no file can hold: expected an array or one of {', '.join(KINDS)}"
     )
@@ -129,6 +132,20 @@ def _arguments(x: Any) -> dict[str, Any]:
 
 def _parameters(kind: type) -> tuple[str, ...]:
     return tuple(inspect.signature(kind).parameters)
+
+
+def has_array(record: Any, index: int) -> bool:
+    """Whether a record, which may be wrong, contains the array with this index."""
+    records = [record]
+    while records:
+        x = records.pop()
+        if isinstance(x, dict):
+            if x == {"array": index}:
+                return True
+            records += x.values()
+        elif isinstance(x, list):
+            records += x
+    return False
 
 
 def part_of(record: Any, arrays: Sequence[np.ndarray], name: str) -> Any:

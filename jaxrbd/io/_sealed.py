@@ -96,6 +96,15 @@ def read_sealed(
     return header, body
 
 
+def is_sealed(path: str | os.PathLike[str]) -> bool:
+    """Whether a file starts as the files of `write_sealed`; False if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
+
+
 def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
     """Replace a file atomically: if writing fails, the previous file is unchanged.
 

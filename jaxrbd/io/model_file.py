@@ -27,7 +27,7 @@ from ..model.model import joint_kinds
 from ..spatial import Pose
 from ..topology import Topology
 from ._geometry_records import check_record as check_geometry, geometry_records, link_geometry
-from ._part_records import DTYPES, part_of, part_record
+from ._part_records import DTYPES, has_array, part_of, part_record
 from ._sealed import read_sealed, write_sealed
 
 VERSION = 5
@@ -118,8 +118,36 @@ def load_model(path: str | os.PathLike[str], *, dtype: DTypeLike | None = None) 
     contradicts itself. Raises ArgumentError for float64 if double precision is off in JAX
     (`jax_enable_x64`).
     """
+    return _model(*_read(path), path, dtype)
+
+
+def load_parts(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The parts of a robot besides its model, by name, from a file of `save_model`.
+
+    The parts have arrays of NumPy, so they fit a model in any precision. The result is empty for a
+    file without parts. The function opens only this file, and executes no code from it: it calls
+    the constructors of the classes of the parts.
+
+    Raises SavedFileError, which names the file and the part, as `load_model` does, and for a part
+    of an unknown kind or with values that its constructor refuses.
+    """
+    return _parts(*_read(path), path)
+
+
+def load_model_and_parts(path: str | os.PathLike[str]) -> tuple[Model, dict[str, Any]]:
+    """The results of `load_model` and of `load_parts`. Reads the file once; errors as for both."""
+    header, body = _read(path)
+    return _model(header, body, path), _parts(header, body, path)
+
+
+def _model(
+    header: dict[str, Any],
+    body: bytes,
+    path: str | os.PathLike[str],
+    dtype: DTypeLike | None = None,
+) -> Model:
+    """The model of a file with this header and body; see `load_model`."""
     try:
-        header, body = _read(path)
         body = _with_fixed_inertia(header, body)
         expected = _skeleton(header)
         shapes = {array["name"]: tuple(array["shape"]) for array in header["arrays"]}
@@ -145,18 +173,9 @@ def load_model(path: str | os.PathLike[str], *, dtype: DTypeLike | None = None) 
     return jax.tree.unflatten(jax.tree.structure(expected), leaves)
 
 
-def load_parts(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The parts of a robot besides its model, by name, from a file of `save_model`.
-
-    The parts have arrays of NumPy, so they fit a model in any precision. The result is empty for a
-    file without parts. The function opens only this file, and executes no code from it: it calls
-    the constructors of the classes of the parts.
-
-    Raises SavedFileError, which names the file and the part, as `load_model` does, and for a part
-    of an unknown kind or with values that its constructor refuses.
-    """
+def _parts(header: dict[str, Any], body: bytes, path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The parts of a file with this header and body; see `load_parts`."""
     try:
-        header, body = _read(path)
         start = len(body) - sum(map(_size, header["part_arrays"]))
         arrays = []
         for array in header["part_arrays"]:
@@ -174,16 +193,21 @@ def load_parts(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], bytes]:
-    """The checked header and the body of a model file. Raises ModelError for a wrong header."""
+    """The checked header and the body of a model file. Raises SavedFileError for a wrong file."""
     header, body = read_sealed(path, "model", VERSION)
     # Version 1 of the format has no geometry; versions 1 to 4 have no parts.
     for name, empty in (("geometry", []), ("parts", {}), ("part_arrays", [])):
         header.setdefault(name, empty)
-    _check(header)
-    width = np.dtype(header["dtype"]).itemsize
-    needed = width * sum(math.prod(array["shape"]) for array in header["arrays"])
-    if needed + sum(map(_size, header["part_arrays"])) != len(body):
-        raise ModelError(f"its arrays are {len(body)} bytes, but their shapes need another size")
+    try:
+        _check(header)
+        width = np.dtype(header["dtype"]).itemsize
+        needed = width * sum(math.prod(array["shape"]) for array in header["arrays"])
+        if needed + sum(map(_size, header["part_arrays"])) != len(body):
+            raise ModelError(
+                f"its arrays are {len(body)} bytes, but their shapes need another size"
+            )
+    except ModelError as error:
+        raise SavedFileError(str(error), file=os.fspath(path)) from error
     return header, body
 
 
@@ -360,9 +384,14 @@ def _check(header: dict[str, Any]) -> None:
     if header["dtype"] not in _DTYPES:
         raise ModelError(f"its arrays are {header['dtype']!r}, expected float32 or float64")
     joints, frames, arrays = header["joints"], header["frames"], header["arrays"]
-    for array in header["part_arrays"]:
+    for i, array in enumerate(header["part_arrays"]):
         if array["dtype"] not in DTYPES:
-            raise ModelError(f"an array of a part is {array['dtype']!r}")
+            names = [name for name, part in header["parts"].items() if has_array(part, i)]
+            part = " and ".join(f"parts[{name!r}]" for name in names) or "a part"
+            raise ModelError(
+                f"an array of {part} is {array['dtype']!r}, expected {', '.join(DTYPES[:-1])} or "
+                f"{DTYPES[-1]}"
+            )
     for array in [{"name": "an array of a part", **x} for x in header["part_arrays"]] + arrays:
         if not all(type(n) is int and 0 <= n < 2**31 for n in array["shape"]):
             raise ModelError(f"{array['name']!r} has shape {array['shape']!r}")

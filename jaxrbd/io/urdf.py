@@ -26,13 +26,21 @@ The reader skips all other elements (gazebo, transmission, ...).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from ..errors import ArgumentError, LimitWarning, ModelError, RobotFileError, listed
+from ..errors import (
+    ArgumentError,
+    InertiaWarning,
+    LimitWarning,
+    ModelError,
+    RobotFileError,
+    listed,
+)
 from ..joints import FreeFlyer, Planar, Spherical, Translation
 from ..model import Model
 from ..model.builder import bodies_and_frames, build_model
@@ -85,12 +93,10 @@ def load_urdf(
     """
     robot = _Robot(path_or_text, root_joint=root_joint, mimic=mimic, geometry=geometry)
     robot.raise_first_fault()
-    try:
+    with _located_errors(robot):
         model = build_model(
             robot.links, robot.joints, gravity=gravity, name=robot.name, strict=strict
         )
-    except ModelError as error:
-        raise robot.located(error) from error
     doubts = [
         f"{text} ({listed([repr(name) for name in names], _MAX_NAMES)})"
         for text, names in doubtful_limits(robot.joints).items()
@@ -99,6 +105,15 @@ def load_urdf(
         message = f"{robot.doc.file}: joints have doubtful limits: {'; '.join(doubts)}"
         warnings.warn(message, LimitWarning, stacklevel=2)
     return model
+
+
+@contextlib.contextmanager
+def _located_errors(robot: _Robot) -> Iterator[None]:
+    """Errors of `build_model` within name the file and the line."""
+    try:
+        yield
+    except ModelError as error:
+        raise robot.located(error) from error
 
 
 def parse_urdf(
@@ -137,10 +152,33 @@ def inspect_urdf(
     path_or_text: str | os.PathLike[str],
 ) -> tuple[list[RobotFileError], list[RobotFileError]]:
     """The errors and the warnings of `load_urdf`, each sorted by line; see `validate_urdf`."""
+    faults, doubts, _ = _inspected(path_or_text)
+    return faults, doubts
+
+
+def inspect_and_load_urdf(
+    path: str | os.PathLike[str],
+) -> tuple[list[RobotFileError], list[RobotFileError], Model | None]:
+    """The results of `inspect_urdf`, and of `load_urdf` without warnings. Reads the file once.
+
+    The model is None for a file with errors.
+    """
+    faults, doubts, robot = _inspected(path)
+    if faults or robot is None:
+        return faults, doubts, None
+    with warnings.catch_warnings(), _located_errors(robot):
+        warnings.simplefilter("ignore", InertiaWarning)
+        return faults, doubts, build_model(robot.links, robot.joints, name=robot.name)
+
+
+def _inspected(
+    path_or_text: str | os.PathLike[str],
+) -> tuple[list[RobotFileError], list[RobotFileError], _Robot | None]:
+    """The results of `inspect_urdf`, and the document, or None if it is no URDF document."""
     try:
         robot = _Robot(path_or_text, root_joint=None, mimic=True, geometry=True)
     except RobotFileError as error:
-        return [error], []
+        return [error], [], None
     faults = robot.doc.faults or robot.tree_faults()
     # If a link has an error, its inertia can contain default values, so the inertia is not checked.
     faulty = {fault.link for fault in faults}
@@ -154,7 +192,7 @@ def inspect_urdf(
             for name in names
         ]
     located = [robot.located(doubt, "warning: ") for doubt in doubts]
-    return _by_line(faults), _by_line(located)
+    return _by_line(faults), _by_line(located), robot
 
 
 class _Robot:

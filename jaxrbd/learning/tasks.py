@@ -75,7 +75,7 @@ def algorithm_for(task: str, algorithm: str, steps: int | None = None) -> Algori
 
     `algorithm`: "shac", "apg" or "ppo"; `steps`: the least number of steps of all environments,
     which is rounded up to whole updates (default: the usual number). Raises ArgumentError for an
-    unknown name and for a number of steps below 1.
+    unknown name, for a number of steps below 1, and for more than 2**31 - 1 updates.
     """
     load_task(task)
     _check_algorithm(algorithm)
@@ -84,7 +84,11 @@ def algorithm_for(task: str, algorithm: str, steps: int | None = None) -> Algori
         return found
     if steps < 1:
         raise ArgumentError(f"steps is {steps}, expected 1 or more")
-    return dataclasses.replace(found, updates=-(-steps // found.update_steps))
+    updates = -(-steps // found.update_steps)
+    if updates >= 2**31:
+        most = (2**31 - 1) * found.update_steps
+        raise ArgumentError(f"steps is {steps}, expected at most {most}")
+    return dataclasses.replace(found, updates=updates)
 
 
 def load_training(

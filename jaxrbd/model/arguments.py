@@ -28,7 +28,13 @@ from jax.typing import ArrayLike
 from ..errors import ArgumentError
 from .model import Model
 from .names import described
-from .parameters import Parameter as Parameter, parameter as parameter, require as require
+from .parameters import (
+    Parameter as Parameter,
+    entries as entries,
+    names as names,
+    parameter as parameter,
+    require as require,
+)
 
 
 def configuration(model: Model, q: ArrayLike, name: str = "q") -> Array:

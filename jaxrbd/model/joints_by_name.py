@@ -44,9 +44,14 @@ def parameters(
 
     Raises ArgumentError for another shape, a dtype other than float, and NaN.
     """
-    if x is None:
-        return default
-    array = arguments.parameter(x, name, default.shape)
+    return default if x is None else required_parameters(x, name, default.shape)
+
+
+def required_parameters(
+    x: ArrayLike | Sequence, name: str, *shapes: tuple[int | str | None, ...]
+) -> arguments.Parameter:
+    """As `arguments.parameter`. Raises ArgumentError for NaN too."""
+    array = arguments.parameter(x, name, *shapes)
     arguments.require(array, lambda x: ~np.isnan(x), name, "no NaN")
     return array
 
@@ -56,14 +61,12 @@ def polynomials(x: ArrayLike | Sequence, name: str, n: int | None) -> arguments.
 
     `n`: None is any count. Raises ArgumentError as `parameters`.
     """
-    try:
-        shape = np.shape(x)
-    except ValueError:  # rows of different lengths
-        shape = (0,)
-    if len(shape) == 2 and shape[1] == 0:
-        raise ArgumentError(f"{name} has shape {shape}, expected at least one coefficient per row")
-    rows = n if n is not None else shape[0] if shape else 0
-    return parameters(x, name, np.zeros((rows, *shape[1:2])))
+    array = required_parameters(x, name, (n,), (n, "p"))
+    if array.ndim == 2 and array.shape[1] == 0:
+        raise ArgumentError(
+            f"{name} has shape {array.shape}, expected at least one coefficient per row"
+        )
+    return array
 
 
 def ranges(x: ArrayLike | Sequence | None, name: str, n: int) -> arguments.Parameter:

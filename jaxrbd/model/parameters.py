@@ -6,6 +6,7 @@ The module `arguments` has the same names, for modules that import `arguments` a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any
 
 import jax.numpy as jnp
@@ -18,27 +19,73 @@ from ..errors import ArgumentError
 
 # A parameter of a pytree: an array of JAX, or a constant whose dtype is not chosen yet.
 Parameter = Array | np.ndarray
+# The lengths of the axes of an array. None or a symbol stands for any length.
+Shape = tuple[int | str | None, ...]
 
 
-def parameter(x: ArrayLike | Sequence, name: str, shape: tuple[int | None, ...]) -> Parameter:
+def parameter(x: ArrayLike | Sequence, name: str, *shapes: Shape) -> Parameter:
     """A parameter of a pytree as an array of floats; constants stay in float64.
 
-    A function that uses the parameter casts it to the model's dtype. `shape`: None stands for any
-    length. Raises ArgumentError for another shape or for an array of JAX that has no floats.
+    A function that uses the parameter casts it to the model's dtype. `shapes`: the shapes that the
+    array may have, where None or a symbol such as "p" stands for any length; without `shapes`, it
+    may have any shape. Raises ArgumentError for another shape, for lists of different lengths, for
+    texts and complex values, and for an array of JAX that has no floats.
     """
-    try:
-        array = x if isinstance(x, Array) else np.asarray(x, float)
-    except (TypeError, ValueError):
-        raise ArgumentError(f"{name} is {x!r}, expected an array of floats") from None
-    fits = len(array.shape) == len(shape) and all(
-        n is None or n == m for n, m in zip(shape, array.shape)
-    )
+    array = x if isinstance(x, Array) else _floats(x)
+    if array is None:
+        raise ArgumentError(f"{name} is {x!r}, expected an array of floats")
+    fits = not shapes or any(_fits(array.shape, shape) for shape in shapes)
     if not fits or not jnp.issubdtype(array.dtype, jnp.floating):
-        sizes = str(tuple("n" if n is None else n for n in shape)).replace("'", "")
+        sizes = " or ".join(map(_in_symbols, shapes))
+        expected = f"{sizes} of floats" if sizes else "floats"
         raise ArgumentError(
-            f"{name} has shape {array.shape} and dtype {array.dtype}, expected {sizes} of floats"
+            f"{name} has shape {array.shape} and dtype {array.dtype}, expected {expected}"
         )
     return array
+
+
+def _floats(x: Any) -> np.ndarray | None:
+    """The values as an array of float64, or None if they are no array of real numbers."""
+    try:
+        array = np.asarray(x)
+        # NumPy would read texts and dates, read None as NaN, and drop imaginary parts.
+        if array.dtype.kind in "cSUMm":
+            return None
+        if array.dtype.kind == "O" and not all(isinstance(y, Real) for y in array.flat):
+            return None
+        return np.asarray(array, float)
+    except (TypeError, ValueError, OverflowError):  # such as lists of different lengths
+        return None
+
+
+def _fits(found: tuple[int, ...], shape: Shape) -> bool:
+    return len(found) == len(shape) and all(
+        n is None or isinstance(n, str) or n == m for n, m in zip(shape, found)
+    )
+
+
+def _in_symbols(shape: Shape) -> str:
+    """A shape for a message; for example "(n, 3)" for (None, 3)."""
+    return str(tuple("n" if n is None else n for n in shape)).replace("'", "")
+
+
+def entries(x: Any) -> tuple[Any, ...] | None:
+    """The entries of a sequence, or None for a text and for an object without entries."""
+    try:
+        return None if isinstance(x, str) else tuple(x)
+    except TypeError:
+        return None
+
+
+def names(x: Sequence[str], what: str) -> tuple[str, ...]:
+    """A sequence of names as a tuple. Raises ArgumentError for another object; `what` names it."""
+    found = entries(x)
+    if found is None:
+        raise ArgumentError(f"{what} is {x!r}, expected a sequence of names")
+    for name in found:
+        if not isinstance(name, str):
+            raise ArgumentError(f"{what} has the entry {name!r}, expected a name")
+    return tuple(map(str, found))
 
 
 def require(x: Parameter, test: Callable[[np.ndarray], Any], name: str, expected: str) -> None:

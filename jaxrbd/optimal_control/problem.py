@@ -92,7 +92,7 @@ class Problem(eqx.Module):
             if not isinstance(control_bounds, (tuple, list)) or len(control_bounds) != 2:
                 raise ArgumentError("control_bounds is no pair, expected (lower, upper)")
             lower, upper = (
-                arguments.parameter(x, f"control_bounds[{i}]", (None,) if np.ndim(x) else ())
+                arguments.parameter(x, f"control_bounds[{i}]", (), (None,))
                 for i, x in enumerate(control_bounds)
             )
             arguments.require(
@@ -251,7 +251,7 @@ def joint_torques(
     return JointTorques(
         model,
         checked_constraints(constraints),
-        arguments.parameter(stabilisation, "stabilisation", (None,) * np.ndim(stabilisation)),
+        arguments.parameter(stabilisation, "stabilisation"),
         None if active is None else as_module(active),
         dofs,
     )

@@ -33,9 +33,7 @@ class FixedAxesArmature(eqx.Module):
     joints: tuple[str, ...] = eqx.field(static=True)
 
     def __init__(self, joints: Sequence[str]):
-        if isinstance(joints, str):
-            raise ArgumentError(f"joints is {joints!r}, expected a sequence of names")
-        self.joints = tuple(joints)
+        self.joints = arguments.names(joints, "joints")
         if len(set(self.joints)) < len(self.joints):
             raise ArgumentError(f"joints is {self.joints!r}, expected each joint once")
 

@@ -44,9 +44,7 @@ class PolynomialDamping(eqx.Module):
     coefficients: Float[arguments.Parameter, "n ..."]
 
     def __init__(self, joints: Sequence[str], coefficients: ArrayLike | Sequence):
-        if isinstance(joints, str):
-            raise ArgumentError(f"joints is {joints!r}, expected a sequence of names")
-        self.joints = tuple(joints)
+        self.joints = arguments.names(joints, "joints")
         self.coefficients = polynomials(coefficients, "coefficients", None)
 
     def __call__(self, model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, " nv"]:

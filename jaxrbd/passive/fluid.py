@@ -24,7 +24,7 @@ from ..algorithms.kinematics import Kinematics, first_root_centred, forward_kine
 from ..algorithms.places import places_from_first_root
 from ..errors import ArgumentError
 from ..model import Model, arguments
-from ..model.joints_by_name import parameters
+from ..model.joints_by_name import parameters, required_parameters
 from ..spatial import Pose, inverse_rotate, rotate
 from .point_forces import generalized_force_at_points
 
@@ -133,8 +133,8 @@ class FluidForces(eqx.Module):
         boxes: FluidBoxes | None = None,
         ellipsoids: FluidEllipsoids | None = None,
     ):
-        self.density = parameters(density, "density", np.zeros(()))
-        self.viscosity = parameters(viscosity, "viscosity", np.zeros(()))
+        self.density = required_parameters(density, "density", ())
+        self.viscosity = required_parameters(viscosity, "viscosity", ())
         for name in ("density", "viscosity"):
             arguments.require(getattr(self, name), lambda x: x >= 0, name, "0 or more")
         self.wind = parameters(wind, "wind", np.zeros(3))
@@ -157,15 +157,16 @@ class FluidForces(eqx.Module):
 def _checked(
     frames: Sequence[str], sizes: Any, sizes_name: str, X: Pose | None, X_name: str
 ) -> tuple[tuple[str, ...], arguments.Parameter, Pose]:
-    if isinstance(frames, str):
-        raise ArgumentError(f"frames is {frames!r}, expected a sequence of names")
-    n = len(frames)
-    sizes = parameters(sizes, sizes_name, np.zeros((n, 3)))
+    names = arguments.names(frames, "frames")
+    n = len(names)
+    sizes = required_parameters(sizes, sizes_name, (n, 3))
     arguments.require(sizes, lambda x: x >= 0, sizes_name, "0 or more")
+    if X is not None and not isinstance(X, Pose):
+        raise ArgumentError(f"{X_name} is {X!r}, expected a Pose or None")
     R, p = (None, None) if X is None else X
     rotations: Any = parameters(R, f"{X_name}.R", np.tile(np.eye(3), (n, 1, 1)))
     positions: Any = parameters(p, f"{X_name}.p", np.zeros((n, 3)))
-    return tuple(frames), sizes, Pose(rotations, positions)
+    return names, sizes, Pose(rotations, positions)
 
 
 class _Fluid(NamedTuple):

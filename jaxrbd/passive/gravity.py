@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
@@ -14,9 +13,8 @@ from jaxtyping import Float
 from .._math.linear import matmul
 from ..algorithms.kinematics import Kinematics, forward_kinematics
 from ..algorithms.places import find_places, places_from_first_root
-from ..errors import ArgumentError
 from ..model import Model, arguments
-from ..model.joints_by_name import parameters
+from ..model.joints_by_name import required_parameters
 from ..spatial import Pose
 from .point_forces import generalized_force_at_points
 
@@ -48,14 +46,12 @@ class GravityCompensation(eqx.Module):
         masses: ArrayLike | Sequence,
         centers: ArrayLike | Sequence,
     ):
-        if isinstance(frames, str):
-            raise ArgumentError(f"frames is {frames!r}, expected a sequence of names")
-        self.frames = tuple(frames)
+        self.frames = arguments.names(frames, "frames")
         n = len(self.frames)
-        self.factors = parameters(factors, "factors", np.zeros(n))
-        self.masses = parameters(masses, "masses", np.zeros(n))
+        self.factors = required_parameters(factors, "factors", (n,))
+        self.masses = required_parameters(masses, "masses", (n,))
         arguments.require(self.masses, lambda x: x >= 0, "masses", "0 or more")
-        self.centers = parameters(centers, "centers", np.zeros((n, 3)))
+        self.centers = required_parameters(centers, "centers", (n, 3))
 
     def __call__(self, model: Model, q: Array | Kinematics) -> Float[Array, " nv"]:
         """The generalized force (nv,) in N and N m, for q (nq,) or its `Kinematics`.

@@ -15,7 +15,6 @@ from jaxtyping import Float
 from .. import so3
 from .._math.components import square_root
 from .._math.polynomials import polynomial, spring_energy
-from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joint_places import ball_places, free_places
 from ..model.joint_space import independent_joint_force, joint_coordinates
@@ -70,10 +69,9 @@ class JointSprings(eqx.Module):
         position_stiffness: ArrayLike | Sequence = (),
         position_rest: ArrayLike | Sequence | None = None,
     ):
-        for name, given in (("joints", joints), ("balls", balls), ("positions", positions)):
-            if isinstance(given, str):
-                raise ArgumentError(f"{name} is {given!r}, expected a sequence of names")
-        self.joints, self.balls, self.positions = tuple(joints), tuple(balls), tuple(positions)
+        self.joints = arguments.names(joints, "joints")
+        self.balls = arguments.names(balls, "balls")
+        self.positions = arguments.names(positions, "positions")
         n, m, k = len(self.joints), len(self.balls), len(self.positions)
         self.stiffness = polynomials(stiffness, "stiffness", n)
         self.rest = parameters(rest, "rest", np.zeros(n))

@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import numpy as np
+from jax import Array
+from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
@@ -27,7 +29,7 @@ class Sensor(eqx.Module):
     - `quantity`: the measured quantity, one of `widths`, which has the width of each reading;
     - `cutoff`: the largest absolute value of a reading; larger readings are clipped;
     - `noise`: the standard deviation of the errors. Readings are exact; `RobotSensors.with_noise`
-      adds the errors.
+      adds the errors. For a standard deviation that is traced or has a derivative, use `Noise`.
     """
 
     name: str = eqx.field(static=True)
@@ -43,16 +45,20 @@ class Sensor(eqx.Module):
                 f"quantity of sensor {name!r} is {quantity!r}, expected one of "
                 f"{', '.join(self.widths)}"
             )
-        if not isinstance(cutoff, int | float | np.number) or not cutoff > 0:
+        cutoff, noise = (
+            _number(x, f"{what} of sensor {name!r}")
+            for what, x in (("cutoff", cutoff), ("noise", noise))
+        )
+        if not cutoff > 0:
             raise ArgumentError(f"cutoff of sensor {name!r} is {cutoff}, expected more than 0")
         if quantity in _UNCLIPPED and np.isfinite(cutoff):
             raise ArgumentError(
                 f"cutoff of sensor {name!r} is {cutoff}, expected infinite for {quantity!r}"
             )
-        if not isinstance(noise, int | float | np.number) or not 0 <= noise < np.inf:
+        if not 0 <= noise < np.inf:
             raise ArgumentError(f"noise of sensor {name!r} is {noise}, expected finite, 0 or more")
         self.name, self.quantity = _text(name, "name"), quantity
-        self.cutoff, self.noise = float(cutoff), float(noise)
+        self.cutoff, self.noise = cutoff, noise
 
     @property
     def width(self) -> int:
@@ -134,7 +140,8 @@ class FrameSensor(Sensor):
                 f"sensor {name!r} measures {quantity!r} and has {found} magnetic_field, expected "
                 "one for a magnetometer and None for other sensors"
             )
-        self.frame, self.reference = (_frame(x, name) for x in (frame, reference))
+        self.frame = _frame(frame, "frame", name)
+        self.reference = _frame(reference, "reference", name)
         self.X_FP = _pose(X_FP, "X_FP")
         self.X_RO = None if X_RO is None else _pose(X_RO, "X_RO")
         self.magnetic_field = None
@@ -263,17 +270,15 @@ class SubtreeSensor(Sensor):
         noise: float = 0.0,
     ):
         self._describe(name, quantity, cutoff, noise)
-        if isinstance(carried, str) or not (carried is None or all(map(_is_text, carried))):
-            raise ArgumentError(
-                f"carried of sensor {name!r} is {carried!r}, expected a sequence of names"
-            )
+        if carried is not None:
+            carried = arguments.names(carried, f"carried of sensor {name!r}")
         if (inertia is None) != (carried is None):
             missing = "inertia" if inertia is None else "carried"
             raise ArgumentError(f"{missing} of sensor {name!r} is missing, expected both or none")
-        self.frame = _frame(frame, name)
+        self.frame = _frame(frame, "frame", name)
         self.X_FP = _pose(X_FP, "X_FP")
         self.inertia = None if inertia is None else parameters(inertia, "inertia", np.zeros(10))
-        self.carried = None if carried is None else tuple(carried)
+        self.carried = carried
 
 
 class StateSensor(Sensor):
@@ -295,14 +300,19 @@ class StateSensor(Sensor):
         self._describe(name, quantity, cutoff, noise)
 
 
-def _is_text(x: object) -> bool:
-    return isinstance(x, str)
-
-
 def _text(x: str, what: str) -> str:
     if not isinstance(x, str):
         raise ArgumentError(f"{what} is {x!r}, expected a name")
     return x
+
+
+def _number(x: Any, what: str) -> float:
+    """A static parameter as a float. Raises ArgumentError for a traced value and other objects."""
+    if isinstance(x, Tracer):
+        raise ArgumentError(f"{what} is traced, expected a known number")
+    if not isinstance(x, int | float | np.number | Array) or np.shape(x):
+        raise ArgumentError(f"{what} is {x!r}, expected a number")
+    return float(arguments.parameter(x, what, ()))
 
 
 def _pose(X: Pose | Vector | None, name: str) -> Pose:
@@ -312,7 +322,7 @@ def _pose(X: Pose | Vector | None, name: str) -> Pose:
     return Pose(rotation, position)
 
 
-def _frame(x: str | None, sensor: str) -> str | None:
+def _frame(x: str | None, what: str, sensor: str) -> str | None:
     if x is not None and not isinstance(x, str):
-        raise ArgumentError(f"a frame of sensor {sensor!r} is {x!r}, expected a name or None")
+        raise ArgumentError(f"{what} of sensor {sensor!r} is {x!r}, expected a name or None")
     return x

@@ -95,8 +95,7 @@ def joint_encoders(
     in order. Raises ArgumentError for an unknown joint and for a joint with more coordinates, such
     as a ball joint.
     """
-    if isinstance(joints, str):
-        raise ArgumentError(f"joints is {joints!r}, expected a sequence of names of joints")
+    joints = arguments.names(joints, "joints")
     q = configuration_of(q)
     bodies = []
     for name in joints:

@@ -27,7 +27,9 @@ class Noise(eqx.Module):
     Each is () for all values of the sensor, or has the shape of the measured array; the units are
     those of the sensor. All fields are leaves, so with `vmap` each environment has its own bias.
     Raises ArgumentError for a parameter that is not finite, a negative standard deviation and a
-    resolution that is not positive.
+    resolution that is not positive. Only shapes and dtypes of traced parameters are checked: a
+    negative standard deviation or resolution acts as its absolute value, and the resolution 0
+    gives NaN.
     """
 
     std: Float[arguments.Parameter, "..."]
@@ -40,13 +42,13 @@ class Noise(eqx.Module):
         bias: ArrayLike | Sequence = 0.0,
         resolution: ArrayLike | Sequence | None = None,
     ):
-        self.std = arguments.parameter(std, "std", np.shape(std))
-        self.bias = arguments.parameter(bias, "bias", np.shape(bias))
+        self.std = arguments.parameter(std, "std")
+        self.bias = arguments.parameter(bias, "bias")
         self.resolution = None
         arguments.require(self.std, lambda x: (x >= 0) & np.isfinite(x), "std", "finite, 0 or more")
         arguments.require(self.bias, np.isfinite, "bias", "finite")
         if resolution is not None:
-            step = arguments.parameter(resolution, "resolution", np.shape(resolution))
+            step = arguments.parameter(resolution, "resolution")
             arguments.require(
                 step, lambda x: (x > 0) & np.isfinite(x), "resolution", "finite, more than 0"
             )
@@ -58,14 +60,18 @@ class Noise(eqx.Module):
         `key`: a key of `jax.random`, another one for each measurement. The result is
         `x + bias + std n`, where n is normal with unit variance and independent for each entry of
         x. It is rounded to the nearest multiple of the resolution. The derivative of the rounding
-        is zero. Raises ArgumentError if a field has neither the shape () nor the shape of x.
+        is zero. Raises ArgumentError if x does not consist of floats, and if a field has neither
+        the shape () nor the shape of x. Traced values of x are not checked: NaN stays NaN.
         """
+        try:
+            x = jnp.asarray(x)
+        except (TypeError, ValueError):  # such as lists of different lengths
+            raise ArgumentError(f"x is {x!r}, expected an array of floats") from None
         return _measured(self, key, x)
 
 
 @jax.jit
-def _measured(noise: Noise, key: PRNGKeyArray, x: ArrayLike) -> Float[Array, "..."]:
-    x = jnp.asarray(x)
+def _measured(noise: Noise, key: PRNGKeyArray, x: Array) -> Float[Array, "..."]:
     if not jnp.issubdtype(x.dtype, jnp.floating):
         raise ArgumentError(f"x has dtype {x.dtype}, expected floats")
 

@@ -39,6 +39,7 @@ from ..model import Model, arguments
 from ..model.joint_places import ball_places
 from ..model.joint_space import joint_coordinates, joint_rates
 from ..model.joints_by_name import scalar_joints
+from ..model.names import similar_names
 from ..passive import PassiveForces
 from ..spatial import (
     Pose,
@@ -87,7 +88,10 @@ class RobotSensors(eqx.Module):
     left_out: tuple[tuple[str, str], ...] = eqx.field(static=True)
 
     def __init__(self, sensors: Sequence[Sensor] = (), left_out: Sequence[tuple[str, str]] = ()):
-        self.sensors, self.left_out = tuple(sensors), tuple(left_out)
+        found = arguments.entries(sensors)
+        if found is None:
+            raise ArgumentError(f"sensors is {sensors!r}, expected a sequence of sensors")
+        self.sensors, self.left_out = found, _pairs(left_out)
         for place, sensor in enumerate(self.sensors):
             if type(sensor) not in _READERS:
                 raise ArgumentError(f"entry {place} of sensors is {sensor!r}, expected a sensor")
@@ -111,8 +115,7 @@ class RobotSensors(eqx.Module):
         The program for some sensors computes only what they need. Raises ArgumentError for an
         unknown name, with the reason if the sensor was left out.
         """
-        if isinstance(names, str):
-            raise ArgumentError(f"names is {names!r}, expected a sequence of names")
+        names = arguments.names(names, "names")
         known = dict(zip(self.names, self.sensors))
         for name in names:
             if name in known:
@@ -122,6 +125,7 @@ class RobotSensors(eqx.Module):
             raise ArgumentError(
                 f"there is no sensor {name!r}; the sensors are "
                 f"{listed([repr(x) for x in self.names], 40) or 'none'}"
+                f"{similar_names(name, self.names)}"
             )
         return RobotSensors([known[name] for name in names])
 
@@ -142,9 +146,16 @@ class RobotSensors(eqx.Module):
     ) -> Float[Array, "... size"]:
         """The readings with normal errors, whose standard deviations are `noise` of the sensors.
 
-        Raises ArgumentError for another number of readings.
+        - `key`: a key of `jax.random`, another one for each measurement;
+        - `readings` (..., size): the result of a call, or several of them.
+
+        The shape and the dtype of the readings are checked, also while JAX traces. Their values are
+        not checked: a reading that is NaN stays NaN. The standard deviations are static. Raises
+        ArgumentError for another number of readings, and for readings that are no floats.
         """
         readings = self._checked(readings)
+        if not jnp.issubdtype(readings.dtype, jnp.floating):
+            raise ArgumentError(f"readings has dtype {readings.dtype}, expected floats")
         spread = np.repeat(
             [sensor.noise for sensor in self.sensors], [sensor.width for sensor in self.sensors]
         )
@@ -154,7 +165,10 @@ class RobotSensors(eqx.Module):
         return readings + jnp.asarray(spread, readings.dtype) * errors
 
     def _checked(self, readings: ArrayLike) -> Array:
-        readings = jnp.asarray(readings)
+        try:
+            readings = jnp.asarray(readings)
+        except (TypeError, ValueError):  # such as lists of different lengths
+            raise ArgumentError(f"readings is {readings!r}, expected an array") from None
         if readings.ndim < 1 or readings.shape[-1] != self.size:
             raise ArgumentError(f"readings has shape {readings.shape}, expected {self.size} values")
         return readings
@@ -206,6 +220,18 @@ class RobotSensors(eqx.Module):
         return _readings(
             model, self, q, v, a, f_ext, _Parts(actuators, tendons, passive), control, time
         )
+
+
+def _pairs(left_out: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """The names and the reasons as a tuple. Raises ArgumentError for other values."""
+    pairs = arguments.entries(left_out)
+    if pairs is None:
+        raise ArgumentError(f"left_out is {left_out!r}, expected a sequence of pairs")
+    for pair in pairs:
+        texts = isinstance(pair, tuple | list) and all(isinstance(x, str) for x in pair)
+        if not texts or len(pair) != 2:
+            raise ArgumentError(f"left_out has the entry {pair!r}, expected a name and a reason")
+    return tuple((name, reason) for name, reason in pairs)
 
 
 def _needs(sensor: Sensor) -> tuple[str, ...]:
@@ -438,9 +464,9 @@ def _read_tendons(state: _State, sensors: Sequence[Any], quantity: str) -> Array
         assert actuators is not None
         first = len(actuators.driven_joints)
         on = [x.name for x in actuators.tendons]
+        others = () if state.parts.tendons is None else state.parts.tendons.names
         for sensor in sensors:
-            if state.parts.tendons is None or sensor.tendon not in state.parts.tendons.names:
-                _place(sensor, sensor.tendon, on, "tendon")
+            _place(sensor, sensor.tendon, [*dict.fromkeys([*on, *others])], "tendon")
         driven = [
             on[i - first] if first <= i < first + len(on) else None for i in actuators.outputs
         ]
@@ -467,6 +493,7 @@ def _place(sensor: Sensor, name: str, names: Sequence[str], what: str) -> int:
         known = listed([repr(x) for x in names], 40) or "none"
         raise ArgumentError(
             f"sensor {sensor.name!r}: there is no {what} {name!r}; expected one of: {known}"
+            f"{similar_names(name, names)}"
         )
     return [*names].index(name)
 

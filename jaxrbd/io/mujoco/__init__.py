@@ -5,7 +5,15 @@ includes, orientations and meshes have the meaning that they have in MuJoCo.
 """
 
 from .coordinates import MujocoCoordinates, MujocoPose, mujoco_pose, pose_from_mujoco
-from .imported import Imported, Keyframe, from_mujoco, inspect_mjcf, is_mjcf, load_mjcf
+from .imported import (
+    Imported,
+    Keyframe,
+    from_mujoco,
+    inspect_and_load_mjcf as inspect_and_load_mjcf,
+    inspect_mjcf,
+    is_mjcf,
+    load_mjcf,
+)
 
 __all__ = [
     "Imported",

@@ -214,17 +214,28 @@ def inspect_mjcf(
 
     Raises ArgumentError if mujoco is not installed.
     """
+    faults, doubts, _ = inspect_and_load_mjcf(path)
+    return faults, doubts
+
+
+def inspect_and_load_mjcf(
+    path: str | os.PathLike[str],
+) -> tuple[list[RobotFileError], list[RobotFileError], Imported | None]:
+    """The results of `inspect_mjcf`, and of `load_mjcf` with strict=False. Reads the file once.
+
+    The last result is None for a file with errors. Raises ArgumentError as `inspect_mjcf`.
+    """
     with warnings.catch_warnings(record=True) as caught:
         for category in (InertiaWarning, ContactWarning):
             warnings.simplefilter("always", category)
         try:
             found = load_mjcf(path, strict=False)
         except RobotFileError as error:
-            return [error], []
+            return [error], [], None
     texts = [f"no counterpart for {feature}" for feature in found.omitted]
     file = os.fspath(path)
     texts += [str(warning.message).removeprefix(f"{file}: ") for warning in caught]
-    return [], [RobotFileError(f"warning: {text}", file=file) for text in texts]
+    return [], [RobotFileError(f"warning: {text}", file=file) for text in texts], found
 
 
 def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> Imported:
