@@ -16,7 +16,6 @@ from jaxrbd.contact import Material, Plane, Scene
 from jaxrbd.errors import ArgumentError
 from jaxrbd.tendons import FixedTendon, Tendons
 from support import zoo
-from support.nightly import all_but
 from support.zoo import close
 
 DT = 0.01
@@ -99,6 +98,7 @@ def test_contacts_that_stick_slip_and_leave():
     assert seen == {"apart", "slips", "sticks"}
 
 
+@pytest.mark.slow
 def test_all_terms_of_a_step():
     """Coupled joints, a constraint, a tendon with inertia, two shapes, and torsional friction."""
     model = zoo.coupled()
@@ -125,7 +125,8 @@ def test_all_terms_of_a_step():
     assert np.all(np.abs(step.tendon_impulse) > 0)
 
 
-@pytest.mark.parametrize("smoothing", all_but([0.05], [0.05, 0.5]))
+@pytest.mark.slow
+@pytest.mark.parametrize("smoothing", [0.05, 0.5])
 def test_smoothing_is_that_of_the_step(smoothing):
     """The derivatives of both functions by JAX; before touch-down they see the ground."""
     model = zoo.build(["free_flyer", "revolute"], [-1, 0])

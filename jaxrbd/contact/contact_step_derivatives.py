@@ -15,19 +15,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .._math.linear import einsum, matmul
 from .._math.rows import take_rows
-from .._math.tangents import changed_leaves
 from ..algorithms.common_frame import dof_columns
 from ..algorithms.kinematics import Kinematics, forward_kinematics, root_centred
 from ..algorithms.rnea_derivatives import rnea_derivatives
@@ -38,7 +35,7 @@ from ..model import Model, arguments
 from ..model.joint_space import independent_joint_force
 from ..tendons import Tendons
 from .contacts import contact_bodies, contact_wrenches
-from .convex import checked_options, contact_step, impulses_at, laws_and_motion, solve
+from .convex import checked_options, impulses_at, laws_and_motion, solve
 from .free_motion import free_motion, move
 from .inverse_inertia import inverse_inertias
 from .joint_terms import Servo
@@ -143,51 +140,6 @@ def contact_step_derivatives(
     dq, dv = (jnp.concatenate(x) for x in ((rates, no_rates, no_rates), (none, one, none)))
     AB = jnp.concatenate(jax.vmap(column, out_axes=1)(dq, dv, dv_next.T))
     return StepDerivatives(*end(q, v, v_next), AB[:, : 2 * model.nv], AB[:, 2 * model.nv :])
-
-
-@jax.custom_jvp
-def analytic_contact_step(
-    constants: tuple[Any, ...], q: Array, v: Array, tau: Array
-) -> tuple[Array, Array]:
-    """The state (q, v) after a `contact_step`, whose derivatives by q, v and tau are analytic.
-
-    `constants`: the model, the scene, dt, and a dict with more arguments of `contact_step`. JAX
-    differentiates `contact_step` by them.
-    """
-    model, scene, dt, options = constants
-    step = contact_step.unchecked(model, scene, q, v, tau, dt, **options)
-    return step.q, step.v
-
-
-def _analytic_jvp(primals, tangents):
-    constants, q, v, tau = primals
-    model, scene, dt, options = constants
-    found = contact_step_derivatives.unchecked(model, scene, q, v, tau, dt, **options)
-    change = jnp.zeros(2 * model.nv, model.dtype)
-    _, q_dot, v_dot, tau_dot = tangents
-    if not isinstance(q_dot, SymbolicZero):
-        dq = displacement.unchecked(model, q, q_dot)
-        change = change + matmul(found.A[:, : model.nv], dq)
-    if not isinstance(v_dot, SymbolicZero):
-        change = change + matmul(found.A[:, model.nv :], v_dot)
-    if not isinstance(tau_dot, SymbolicZero):
-        change = change + matmul(found.B, tau_dot)
-    dq, dv = jnp.split(change, 2)
-    dq = configuration_rate.unchecked(model, found.q, dq)
-    leaves, changes, with_values = changed_leaves(constants, tangents[0])
-    if leaves:
-
-        def by_constants(leaves):
-            model, scene, dt, options = with_values(leaves)
-            step = contact_step.unchecked(model, scene, q, v, tau, dt, **options)
-            return step.q, step.v
-
-        q_change, v_change = jax.jvp(by_constants, (leaves,), (changes,))[1]
-        dq, dv = dq + q_change, dv + v_change
-    return (found.q, found.v), (dq, dv)
-
-
-analytic_contact_step.defjvp(_analytic_jvp, symbolic_zeros=True)
 
 
 def _jacobians_of_wrenches(

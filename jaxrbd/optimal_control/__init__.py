@@ -1,22 +1,13 @@
 """Optimal control: trajectories that minimise a cost, subject to dynamics and constraints."""
 
 from .lqr import LqrSolution, LqrStages, lqr
-from .problem import (
-    ContactShooting,
-    JointTorques,
-    Problem,
-    ShootingStep,
-    contact_shooting,
-    joint_torques,
-    shooting_step,
-)
+from .problem import JointTorques, Problem, ShootingStep, joint_torques, shooting_step
 from .solution import Solution, follow, kkt_residual, shift, solve
 from .solver import History, Status
 from .spaces import RobotStateSpace, Space, VectorSpace, state_space, vector_space
 from .stages import Multipliers, Residuals
 
 __all__ = [
-    "ContactShooting",
     "History",
     "JointTorques",
     "LqrSolution",
@@ -30,7 +21,6 @@ __all__ = [
     "Space",
     "Status",
     "VectorSpace",
-    "contact_shooting",
     "follow",
     "joint_torques",
     "kkt_residual",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,9 +15,7 @@ from jaxtyping import Float, PyTree
 
 from ..constraints import ConstrainedDynamics, Constraint, constrained_dynamics
 from ..constraints.rows import checked_constraints
-from ..contact import Scene, inverse_inertias
-from ..contact.contact_step_derivatives import analytic_contact_step
-from ..errors import ArgumentError, listed
+from ..errors import ArgumentError
 from ..integrators.step_derivatives import analytic_acceleration
 from ..joints import as_module
 from ..model import Model, arguments
@@ -202,27 +199,11 @@ class JointTorques(eqx.Module):
 
     def _tau(self, u: Array) -> Array:
         """The generalized force (nv,) of the control u."""
-        return _generalized_force(self.model, self.dofs, u)
-
-
-def _generalized_force(model: Model, dofs: tuple[int, ...] | None, u: Array) -> Array:
-    """The generalized force (nv,) of forces u on some dofs; None for all."""
-    if dofs is None:
-        return u
-    if u.shape != (len(dofs),):
-        raise ArgumentError(f"u has shape {u.shape}, expected ({len(dofs)},)")
-    return jnp.zeros(model.nv, u.dtype).at[np.array(dofs, int)].set(u)
-
-
-def _checked_dofs(model: Model, dofs: Sequence[int] | None) -> tuple[int, ...] | None:
-    """`dofs` as a tuple; raises ArgumentError for a dof that is out of range or occurs twice."""
-    nv = arguments.robot(model).nv
-    if dofs is None:
-        return None
-    dofs = tuple(dofs)
-    if len(set(dofs)) < len(dofs) or not all(0 <= dof < nv for dof in dofs):
-        raise ArgumentError(f"dofs is {dofs}, expected different ints from 0 to {nv - 1}")
-    return dofs
+        if self.dofs is None:
+            return u
+        if u.shape != (len(self.dofs),):
+            raise ArgumentError(f"u has shape {u.shape}, expected ({len(self.dofs)},)")
+        return jnp.zeros(self.model.nv, u.dtype).at[np.array(self.dofs, int)].set(u)
 
 
 def joint_torques(
@@ -245,7 +226,11 @@ def joint_torques(
     `constrained_dynamics_derivatives`). Raises ArgumentError for a dof that is out of range or
     occurs twice, for constraints that are no `Constraint`, and if active is no function.
     """
-    dofs = _checked_dofs(model, dofs)
+    nv = arguments.robot(model).nv
+    if dofs is not None:
+        dofs = tuple(dofs)
+        if len(set(dofs)) < len(dofs) or not all(0 <= dof < nv for dof in dofs):
+            raise ArgumentError(f"dofs is {dofs}, expected different ints from 0 to {nv - 1}")
     if active is not None:
         _require_callable("active", active)
     return JointTorques(
@@ -257,69 +242,4 @@ def joint_torques(
     )
 
 
-class ContactShooting(eqx.Module):
-    """One `contact_step` as the dynamics of a `Problem`; `contact_shooting` makes it."""
-
-    model: Model
-    scene: Scene
-    dt: Float[arguments.Parameter, ""]
-    options: dict[str, Any]
-    dofs: tuple[int, ...] | None = eqx.field(static=True)
-
-    def __call__(self, t: ArrayLike, x: PyTree, u: Array, p: PyTree) -> PyTree:
-        """The state (q, v) after a step from the state x = (q, v) with the forces u."""
-        tau = _generalized_force(self.model, self.dofs, u)
-        constants = self.model, self.scene, self.dt, self.options
-        return analytic_contact_step(constants, *x, tau)
-
-
-def contact_shooting(
-    model: Model,
-    scene: Scene,
-    dt: ArrayLike,
-    dofs: Sequence[int] | None = None,
-    **options: Any,
-) -> ContactShooting:
-    """The dynamics (t, x, u, p) -> x' of a `Problem`: one `contact_step` with the joint forces u.
-
-    So a trajectory makes and breaks contacts where it needs them, without a schedule.
-
-    - `scene`: a `contact.Scene`; `dt` in s, the time of a stage;
-    - `dofs`: the index in v of each entry of u, as for `joint_torques`;
-    - `options`: more arguments of `contact_step`, for example `smoothing` or `servo`. With
-      `smoothing`, contacts that do not touch yet have an effect on the derivatives.
-
-    The first derivatives are analytic (`contact_step_derivatives`). The state x is (q, v), a state
-    of `state_space(model)`. Raises ArgumentError for a dof that is out of range or occurs twice,
-    for an unknown option, and for a scene that does not fit the model.
-    """
-    dofs = _checked_dofs(model, dofs)
-    if not isinstance(scene, Scene):
-        raise ArgumentError(f"scene is {scene!r}, expected a contact.Scene")
-    unknown = sorted(set(options) - set(_STEP_OPTIONS))
-    if unknown:
-        raise ArgumentError(f"{listed(unknown)}: unknown, expected {listed(_STEP_OPTIONS)}")
-    if scene.inverse_inertia is None:
-        scene = dataclasses.replace(scene, inverse_inertia=inverse_inertias(model, scene))
-    return ContactShooting(model, scene, arguments.parameter(dt, "dt", ()), options, dofs)
-
-
-_STEP_OPTIONS = (
-    "f_ext",
-    "regularisation",
-    "recovery",
-    "servo",
-    "constraints",
-    "smoothing",
-    "tendons",
-)
-
-__all__ = [
-    "ContactShooting",
-    "JointTorques",
-    "Problem",
-    "ShootingStep",
-    "contact_shooting",
-    "joint_torques",
-    "shooting_step",
-]
+__all__ = ["JointTorques", "Problem", "ShootingStep", "joint_torques", "shooting_step"]

@@ -208,6 +208,9 @@ ALGORITHMS = {
     "contact_force": lambda m, q, v, u, f: contact.contact_force(m, SCENE, q, v),
     "inverse_inertias": lambda m, q, v, u, f: contact.inverse_inertias(m, SCENE),
     "contact_step": lambda m, q, v, u, f: contact.contact_step(m, SCENE, q, v, u, 0.01, f),
+    "contact_step_derivatives": lambda m, q, v, u, f: contact.contact_step_derivatives(
+        m, SCENE, q, v, u, 0.01, f
+    ),
     "step_wrenches": lambda m, q, v, u, f: contact.step_wrenches(m, SCENE, q, step_of(f), 0.01),
     "distance": lambda m, q, v, u, f: distance(m, q),
     "robot_distances": lambda m, q, v, u, f: collision.robot_distances(m, q, PAIRS),
