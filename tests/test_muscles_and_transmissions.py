@@ -99,6 +99,13 @@ def robot():
     return from_mujoco(world())
 
 
+@jax.jit
+def our_state(robot, qpos, qvel):
+    model, coordinates = robot
+    q = coordinates.q(model, qpos)
+    return q, coordinates.v(model, q, qvel)
+
+
 def state(rng, robot):
     """A state, controls and activations; the quaternion has any sign."""
     data = mujoco.MjData(compiled := world())
@@ -107,8 +114,7 @@ def state(rng, robot):
     data.ctrl[:] = rng.uniform(-0.3, 1.2, compiled.nu)
     data.act[:] = rng.uniform(0, 1, compiled.na)
     mujoco.mj_forward(compiled, data)
-    q = robot.coordinates.q(robot.model, data.qpos)
-    v = robot.coordinates.v(robot.model, q, jnp.asarray(data.qvel))
+    q, v = our_state((robot.model, robot.coordinates), data.qpos.copy(), data.qvel.copy())
     activation = np.append(data.act, 0)[compiled.actuator_actadr]
     return compiled, data, q, v, activation
 
@@ -184,9 +190,8 @@ def test_limits_of_joints_tendons_and_actuators_together():
         control = rng.choice([-1, -0.2, -0.05, 0.05, 0.2, 1], 5)
         data.ctrl[3:8], data.act[:] = control, rng.uniform(0, 1, compiled.na)
         mujoco.mj_forward(compiled, data)
-        q = robot.coordinates.q(robot.model, data.qpos)
-        v = robot.coordinates.v(robot.model, q, jnp.asarray(data.qvel))
-        u = jnp.append(jnp.asarray(control), data.act[0])
+        q, v = our_state((robot.model, robot.coordinates), data.qpos.copy(), data.qvel.copy())
+        u = np.append(control, data.act[0])
         found = robot.coordinates.qfrc(robot.model, q, force(q, v, u))
         rotations = data.qfrc_actuator[1:4] - found[1:4]  # of the omitted actuator
         expected = data.qfrc_actuator - np.concatenate([[0], rotations, [0]])
@@ -287,7 +292,7 @@ def test_the_time_of_an_activation():
     """Rise and fall, their scale with the activation, and the middle of a smooth change."""
     a, u = jnp.array([0.0, 1, 0.5, 0.5, -3]), jnp.array([1.0, 0, 0.5, 0.6, 0])
     width = jnp.array([0, 0, 0.4, 0.4, 0])
-    found = activation_time(a, u, jnp.full(5, 0.01), jnp.full(5, 0.04), width)
+    found = jax.jit(activation_time)(a, u, np.full(5, 0.01), np.full(5, 0.04), width)
     rise, fall = 0.01 * 1.25, 0.04 / 1.25
     x = 0.75
     blend = x**3 * (6 * x * x - 15 * x + 10)
@@ -326,7 +331,7 @@ def test_moment_arms_are_the_derivatives_of_lengths(robot):
     model, coupled = robot.model, robot.actuators.coupled
     _, _, q, v, _ = state(np.random.default_rng(7), robot)
     ball = model.joint("ball")
-    v = v.at[ball.v].set(rbd.so3.quaternion_log(q[ball.q]))
+    v = v.at[ball.v].set(jax.jit(rbd.so3.quaternion_log)(q[ball.q]))
 
     @jax.jit
     def rates(t):
@@ -432,7 +437,9 @@ def test_a_servo_of_a_muscle_that_weakens_as_it_grows_has_no_stiffness(robot):
     """At rest on the descending flank; joint forces and servo together are still the actuators."""
     actuators = joint_muscle(scaled_range=[[1.1, 1.5]])
     q, v, control = robot.q0, jnp.zeros(robot.model.nv), jnp.array([0.8])
-    servo, tau = contact.servo_of_actuators(actuators, robot.model, q, control, v)
+    servo, tau = jax.jit(
+        lambda q, v: contact.servo_of_actuators(actuators, robot.model, q, control, v)
+    )(q, v)
     dof = robot.model.joint("wheel").v.start
     assert servo.control.stiffness[dof] == 0
     assert servo.control.damping[dof] > 0.1
