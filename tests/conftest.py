@@ -46,6 +46,11 @@ import jax
 import numpy as np
 import pytest
 
+if "JAXRBD_TEST_OPTIMIZED" not in os.environ:
+    from support import lowering
+
+    lowering.share_contexts()
+
 # JAX makes many objects while it traces, and few of them are garbage. With the defaults of Python,
 # their collection takes a seventh of the time of the tests.
 gc.set_threshold(100_000, 10, 10)

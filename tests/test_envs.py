@@ -27,12 +27,22 @@ def states(env, actions, key, params=PARAMS):
     return jax.lax.scan(step, env.reset(params, key), actions)[1]
 
 
+def on_host(tree):
+    """The tree with NumPy arrays, except for keys.
+
+    JAX would compile a program for each operation and shape.
+    """
+    return jax.tree.map(
+        lambda x: x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else np.asarray(x), tree
+    )
+
+
 @pytest.fixture(scope="module")
 def episodes():
     """The states of 20 steps of four environments with an action that never fails, in a batch."""
     env = envs.vectorize(envs.auto_reset(POINT))
     keys = jax.random.split(jax.random.key(3), 4)
-    return jax.jit(lambda: states(env, jnp.full((20, 4, 1), 0.05), keys))()
+    return on_host(jax.jit(lambda: states(env, np.full((20, 4, 1), 0.05), keys))())
 
 
 # ------------------------------------------------------------------------------------- episodes
@@ -105,19 +115,20 @@ def test_a_step_to_a_state_that_is_not_finite_ends_the_episode(key):
         second = batch.step(params, first, action + first.observation)
         return jnp.sum(first.reward + second.reward), (first, second)
 
-    action = jnp.full((3, 1), 0.2)
+    action = np.full((3, 1), 0.2)
     both = jax.jit(jax.value_and_grad(rewards, (0, 1, 2), has_aux=True))
-    (_, right), right_gradient = both(action, jnp.array([0.1, 0.2, 0.3]), start.physics)
+    (_, right), right_gradient = on_host(both(action, np.array([0.1, 0.2, 0.3]), start.physics))
     broken = jnp.array([0.1, jnp.nan, 0.3])
-    (_, found), gradient = both(action, broken, start.physics)
+    (_, found), gradient = on_host(both(action, broken, start.physics))
+    observation = np.asarray(start.observation)
     for state in found:
         assert state.diverged.tolist() == state.terminated.tolist() == [False, True, False]
     first = found[0]
-    assert first.final_observation[1] == first.reward_terms["place"][1] == start.observation[1]
-    assert first.observation[1] != start.observation[1]
-    others = jnp.array([0, 2])
+    assert first.final_observation[1] == first.reward_terms["place"][1] == observation[1]
+    assert first.observation[1] != observation[1]
+    others = np.array([0, 2])
     for x, y in zip(jax.tree.leaves((found, gradient)), jax.tree.leaves((right, right_gradient))):
-        assert jnp.all(x[others] == y[others])
+        assert np.all(x[others] == y[others])
     # Of the effort and of the place before the step: no reward depends on the motion of the step.
     np.testing.assert_allclose(gradient[0][1], -(0.2 + 0.2 + first.observation[1]))
     assert gradient[1][1] == 0
@@ -127,8 +138,8 @@ def test_a_step_to_a_state_that_is_not_finite_ends_the_episode(key):
     def of_action(action):
         return rewards(action, broken, start.physics)[0]
 
-    _, change = jax.jvp(of_action, (action,), (jnp.ones_like(action),))
-    np.testing.assert_allclose(change, jnp.sum(gradient[0]), rtol=1e-12)
+    _, change = jax.jvp(of_action, (action,), (np.ones_like(action),))
+    np.testing.assert_allclose(change, np.sum(gradient[0]), rtol=1e-12)
 
 
 @pytest.mark.parametrize("broken", ["first", "place", "rest"])
@@ -169,8 +180,8 @@ def test_every_episode_starts_from_another_state(episodes):
     starts = episodes.observation[5::6]
     assert episodes.truncated.sum() == 3 * 4
     assert len(np.unique(starts)) == starts.size == 12
-    assert jnp.all(jnp.abs(starts) <= 0.1)
-    assert jnp.all(episodes.steps[5::6] == 0)
+    assert np.all(np.abs(starts) <= 0.1)
+    assert np.all(episodes.steps[5::6] == 0)
     assert len({tuple(k) for k in np.asarray(jax.random.key_data(episodes.key[5])).tolist()}) == 4
 
 
@@ -179,7 +190,7 @@ def test_every_random_number_has_its_own_key(wrapped, key):
     """The numbers of starts, motions and sensors, also over the ends of episodes."""
     env = PointWithDraws(episode_steps=3)
     start = env.reset(PARAMS, key)
-    found = states(wrapped(env), jnp.zeros((7, 1)), key)
+    found = on_host(states(wrapped(env), jnp.zeros((7, 1)), key))
     ends = found.steps == 0
     assert ends.sum() == (0 if wrapped(env) is env else 2)
     terms = found.reward_terms["place"], 2 * found.reward_terms["effort"]
@@ -195,7 +206,7 @@ def test_the_last_observation_of_an_episode_is_kept(episodes):
     before = episodes.observation[4::6]
     after = 0.9 * before[:3] + 0.05
     np.testing.assert_allclose(episodes.final_observation[5::6], after, rtol=1e-12)
-    assert jnp.all(episodes.final_observation[5::6] != episodes.observation[5::6])
+    assert np.all(episodes.final_observation[5::6] != episodes.observation[5::6])
     inside = ~(episodes.terminated | episodes.truncated)
     np.testing.assert_array_equal(episodes.final_observation[inside], episodes.observation[inside])
 
@@ -221,7 +232,7 @@ def test_no_derivative_passes_from_one_episode_to_the_next(key):
         actions = jnp.zeros((n, 1)).at[0].set(action)
         return states(env, actions, key).observation[-1, 0]
 
-    slope = jax.grad(last)
+    slope = jax.jit(jax.grad(last), static_argnums=1)
     np.testing.assert_allclose(slope(0.1, 5), 0.9**4, rtol=1e-12)
     assert slope(0.1, 7) == 0
 
@@ -842,19 +853,19 @@ def starts(trot):
     """The physics at the start of 16 episodes of the trot."""
     env, params, _ = trot
     keys = jax.random.split(jax.random.key(0), 16)
-    return jax.jit(jax.vmap(env.initial, (None, 0)))(params, keys)
+    return on_host(jax.jit(jax.vmap(env.initial, (None, 0)))(params, keys))
 
 
 def test_a_quadruped_starts_near_its_home(trot, starts):
     """All random numbers differ, and each is within its range."""
-    params = trot[1]
+    params = on_host(trot[1])
     for x, width in (
         (starts.q[:, 7:] - params.home[None, 7:], 0.08),
         (starts.v, 0.12),
         (starts.command, np.array([[0.5, 0.3, 0.4]])),
     ):
-        assert jnp.all(jnp.abs(x) <= width + 1e-12)
-        assert jnp.max(jnp.abs(x / width)) > 0.9
+        assert np.all(np.abs(x) <= width + 1e-12)
+        assert np.max(np.abs(x / width)) > 0.9
     drawn = (
         (starts.q[:, 7:] - params.home[None, 7:]) / 0.08,
         starts.v / 0.12,
@@ -892,7 +903,7 @@ def first(starts):
 def test_a_quadruped_starts_on_the_ground(trot, starts):
     """The lowest foot touches the hills: within 0.1 mm after the corrections of the height."""
     assert np.ptp(trot[1].scene.ground.heights) > 0.01
-    assert jnp.max(jnp.abs(jnp.min(starts.distance, axis=1))) < 1e-4
+    assert np.max(np.abs(np.min(starts.distance, axis=1))) < 1e-4
 
 
 @pytest.mark.slow
@@ -910,8 +921,8 @@ def test_a_delay_of_one_and_two_steps_of_control(trot, key):
     delayed = envs.randomise(params, FOUR, key, N).params
     lags = jnp.array([0.0, 5.0, 10.0, 9.0])
     delayed = envs.randomisation._replaced(delayed, "delay.lag", lags)
-    first, second = (run(delayed, key, scale)[1].physics.q[:3] for scale in (0.0, 1.0))
-    depends = jnp.any(first != second, axis=-1)
+    first, second = (np.asarray(run(delayed, key, scale)[1].physics.q)[:3] for scale in (0.0, 1.0))
+    depends = np.any(first != second, axis=-1)
     assert depends[:, 0].tolist() == [True, True, True]
     assert depends[:, 1].tolist() == [False, True, True]
     assert depends[:, 2].tolist() == [False, False, True]
@@ -921,13 +932,14 @@ def test_a_delay_of_one_and_two_steps_of_control(trot, key):
 def test_a_quadruped_that_fell_has_failed(trot, first):
     (env, params, _), physics = trot, first
     compiled = jax.jit(lambda physics: env.failed(params, physics))
+    elevation = jax.jit(lambda point: params.scene.ground.elevation(point))
 
     def failed(entries, values):
         q = np.array(physics.q)
         q[entries] = values
         return compiled(physics._replace(q=q))
 
-    ground = params.scene.ground.elevation(physics.q[:2])
+    ground = np.asarray(elevation(physics.q[:2]))
     assert not failed(2, physics.q[2])
     for height in (0.16, 0.18):
         assert failed(2, ground + height) == (height < 0.17)
@@ -949,13 +961,14 @@ def test_the_reward_of_a_perfect_trot(trot, first):
         time=period / 4,
         distance=height * jnp.array([1.0, 0.0, 0.0, 1.0]),
     )
-    terms = env.terms(params, perfect, physics.action, perfect)
+    compiled = jax.jit(env.terms)
+    terms = compiled(params, perfect, physics.action, perfect)
     best = {"alive": 1, "velocity": 1, "turning": 1}
     assert {name: float(x) for name, x in terms.items()} == {
         name: best.get(name, 0) for name in terms
     }
     late = perfect._replace(time=3 * period / 4)
-    np.testing.assert_allclose(env.terms(params, late, physics.action, late)["gait"], -1)
+    np.testing.assert_allclose(compiled(params, late, physics.action, late)["gait"], -1)
 
 
 def test_the_reward_of_a_trot_with_errors(trot, first):
@@ -973,7 +986,7 @@ def test_the_reward_of_a_trot_with_errors(trot, first):
         distance=params.gait[1] * jnp.array([0.5, 0.0, 0.2, 1.0]),
         last_action=jnp.full(12, 0.25),
     )
-    terms = env.terms(params, physics, jnp.full(12, 0.75), after)
+    terms = jax.jit(env.terms)(params, physics, np.full(12, 0.75), after)
     expected = {
         "alive": 1,
         "upright": -(np.sin(2 * half) ** 2),
@@ -1020,15 +1033,17 @@ def test_the_targets_of_the_quadruped_are_strokes_about_its_home(trot, key):
     fixed = FOUR | {"delay.lag": envs.Uniform(0.0, 0.0)}
     fixed = envs.randomise(params, fixed, key, N).params
     _, found = run(fixed, key, 1.0)
-    physics = jax.tree.map(lambda x: x[:10], found.physics)  # before the ends of episodes
+    # Before the ends of episodes.
+    physics = jax.tree.map(lambda x: x[:10], on_host(found.physics))
+    params = on_host(params)
     targets = params.home[None, None, 7:] + params.stroke * physics.action
     np.testing.assert_allclose(physics.past[:, :, 0], targets, rtol=1e-12)
     np.testing.assert_array_equal(physics.last_action[1:], physics.action[:-1])
     np.testing.assert_allclose(physics.time[:, 0], 0.02 * np.arange(1, 11), rtol=1e-9)
     # The joints move by their mean velocity times the time step.
     v = (physics.v[1:, :, 6:] + physics.v[:-1, :, 6:]) / 2
-    change = jnp.diff(physics.q[:, :, 7:], axis=0)
-    np.testing.assert_allclose(jnp.sum(change * v) / jnp.sum(v * v), 0.02, rtol=0.3)
+    change = np.diff(physics.q[:, :, 7:], axis=0)
+    np.testing.assert_allclose(np.sum(change * v) / np.sum(v * v), 0.02, rtol=0.3)
 
 
 @pytest.mark.documents

@@ -35,6 +35,7 @@ BATCH, HORIZON = 4, 9
 ENV = Point(episode_steps=5)
 PARAMS = ENV.default_params()
 VECTOR = envs.vectorize(envs.auto_reset(ENV))
+act = jax.jit(networks.act)
 SMALL = {
     "shac": learning.Shac(
         BATCH, HORIZON, (6,), 0.9, 0.8, critic_sweeps=2, critic_batches=3, updates=6
@@ -52,10 +53,15 @@ def two_updates(name):
 
 
 @functools.cache
+def first_state(name):
+    return jax.jit(lambda key: SMALL[name].init(VECTOR, PARAMS, key))(jax.random.key(1))
+
+
+@functools.cache
 def states_of_three_updates(name):
     """The states before and after three updates. The third is beyond the end of the schedules."""
-    algorithm, update = two_updates(name)
-    found = [jax.jit(lambda key: algorithm.init(VECTOR, PARAMS, key))(jax.random.key(1))]
+    _, update = two_updates(name)
+    found = [first_state(name)]
     for _ in range(3):
         found.append(update(PARAMS, found[-1])[0])
     return found
@@ -68,13 +74,15 @@ def window():
     The noise of one environment is large, so that an episode fails.
     """
     algorithm, state = SMALL["shac"], states_of_three_updates("shac")[-1]
-    noise = jax.random.normal(jax.random.key(4), (HORIZON, BATCH, 1)).at[:, 0].add(6.0)
+    noise = np.array(jax.random.normal(jax.random.key(4), (HORIZON, BATCH, 1)))
+    noise[:, 0] += 6.0
 
     @jax.jit
     def loss(policy):
         return algorithm.actor_loss(VECTOR, PARAMS, policy, state, noise)
 
-    return algorithm, state, loss, *loss(state.policy)
+    cost, (after, steps) = loss(state.policy)
+    return algorithm, state, loss, cost, (after, jax.device_get(steps))
 
 
 # ------------------------------------------------------------------------------------- returns
@@ -82,8 +90,7 @@ def window():
 
 @pytest.mark.parametrize("name", ["shac", "apg"])
 def test_the_noise_falls_linearly_to_its_last_factor(name):
-    algorithm = SMALL[name]
-    state = algorithm.init(VECTOR, PARAMS, jax.random.key(1))
+    algorithm, state = SMALL[name], first_state(name)
     falling = dataclasses.replace(algorithm, last_noise=0.2)
     total = algorithm.updates * algorithm.update_steps
 
@@ -108,8 +115,8 @@ def test_the_noise_falls_linearly_to_its_last_factor(name):
 def test_apg_limits_the_gradient_of_each_action(key):
     """In a window of one step, the derivative of the reward by the action a is 1 - a."""
     algorithm = dataclasses.replace(SMALL["apg"], horizon=1, action_limit=0.9)
-    state = algorithm.init(VECTOR, PARAMS, key)
-    noise = jnp.array([[[-3.0], [0.0], [2.0], [4.0]]])
+    state = jax.jit(lambda key: algorithm.init(VECTOR, PARAMS, key))(key)
+    noise = np.array([[[-3.0], [0.0], [2.0], [4.0]]])
 
     @partial(jax.jit, static_argnums=0)
     def bias(algorithm):
@@ -118,17 +125,17 @@ def test_apg_limits_the_gradient_of_each_action(key):
 
         return jax.grad(loss)(state.policy).mean[-1].bias[0]
 
-    a = networks.act(state.policy, state.statistics, state.states.observation, noise[0])
+    a = np.asarray(act(state.policy, state.statistics, state.states.observation, noise[0]))
     for limit in (0.9, None):
-        slope = 1 - a if limit is None else jnp.minimum(1 - a, limit)
+        slope = 1 - a if limit is None else np.minimum(1 - a, limit)
         found = bias(dataclasses.replace(algorithm, action_limit=limit))
-        np.testing.assert_allclose(found, -jnp.mean(slope * (1 - a**2)), rtol=1e-12)
-    assert jnp.sum(1 - a > 0.9) == 2
+        np.testing.assert_allclose(found, -np.mean(slope * (1 - a**2)), rtol=1e-12)
+    assert np.sum(1 - a > 0.9) == 2
 
 
 def test_apg_has_settings_for_its_first_noise_and_for_adam(key):
     algorithm = dataclasses.replace(SMALL["apg"], log_std=-0.5)
-    state = algorithm.init(VECTOR, PARAMS, key)
+    state = jax.jit(lambda key: algorithm.init(VECTOR, PARAMS, key))(key)
     np.testing.assert_array_equal(state.policy.log_std, [-0.5])
 
     @partial(jax.jit, static_argnums=0)
@@ -151,29 +158,29 @@ def test_long_rows_of_a_gradient_are_scaled():
 
 def test_windows_contain_failures_and_truncations(window):
     *_, (_, steps) = window
-    assert jnp.any(steps.terminated)
-    assert jnp.any(steps.truncated)
-    assert not jnp.all(steps.done[-1])
+    assert np.any(steps.terminated)
+    assert np.any(steps.truncated)
+    assert not np.all(steps.done[-1])
 
 
 def test_windows_keep_the_last_observations_of_episodes(window):
     """The observation that a step led to, which the next episode must not replace."""
     _, state, *_, (_, steps) = window
-    actions = networks.act(state.policy, state.statistics, steps.observation, steps.noise)
+    actions = act(state.policy, state.statistics, steps.observation, steps.noise)
     np.testing.assert_allclose(
         steps.final_observation, 0.9 * steps.observation + actions, rtol=1e-9
     )
     ends = steps.done[:-1]
     inside = ~ends
     following = steps.observation[1:]
-    assert jnp.all(steps.final_observation[:-1][ends] != following[ends])
+    assert np.all(steps.final_observation[:-1][ends] != following[ends])
     np.testing.assert_array_equal(steps.final_observation[:-1][inside], following[inside])
 
 
 def test_the_loss_of_shac_is_its_definition(window):
     """Step by step in Python, with new sums where episodes end."""
     algorithm, state, _, cost, (_, steps) = window
-    later = networks.values(state.target_critic, state.statistics, steps.final_observation)
+    later = jax.jit(networks.values)(state.target_critic, state.statistics, steps.final_observation)
     total, c = 0.0, algorithm.discount
     for i in range(BATCH):
         weight = 1.0
@@ -311,11 +318,16 @@ def random_window(seed):
     rng = np.random.default_rng(seed)
     done = rng.random((HORIZON, BATCH)) < 0.25
     terminated = done & (rng.random(done.shape) < 0.5)
-    empty = jnp.zeros((HORIZON, BATCH, 1))
-    reward = jnp.asarray(rng.normal(size=done.shape))
-    ends = jnp.asarray(terminated), jnp.asarray(done & ~terminated)
-    found = rollouts.Window(empty, empty, reward, *ends, empty, jnp.zeros_like(ends[0]))
-    return found, jnp.asarray(rng.normal(size=done.shape))
+    empty = np.zeros((HORIZON, BATCH, 1))
+    reward = rng.normal(size=done.shape)
+    ends = terminated, done & ~terminated
+    found = rollouts.Window(empty, empty, reward, *ends, empty, np.zeros_like(done))
+    return found, rng.normal(size=done.shape)
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3))
+def lambda_returns(window, values, discount, trace):
+    return rollouts.lambda_returns(window, values, discount, trace)
 
 
 @pytest.mark.parametrize("trace", [0.0, 0.7, 1.0])
@@ -323,7 +335,7 @@ def test_lambda_returns_are_mixtures_of_n_step_returns(trace):
     """Equation (12.3) of Sutton and Barto: each return as the sum over all n-step returns."""
     window, values = random_window(0)
     c = 0.9
-    found = rollouts.lambda_returns(window, values, c, trace)
+    found = lambda_returns(window, values, c, trace)
     for i in range(BATCH):
         for t in range(HORIZON):
             end = t  # the last step of the episode or of the window
@@ -344,7 +356,8 @@ def test_returns_of_episodes_are_sums_over_windows():
     second, _ = random_window(2)
     episodes = rollouts.no_episodes(BATCH, jnp.float64)
     assert episodes.mean == -jnp.inf
-    episodes = episodes.add(first).add(second)
+    add = jax.jit(rollouts.Episodes.add)
+    episodes = add(add(episodes, first), second)
     rewards = np.concatenate([first.reward, second.reward])
     done = np.concatenate([first.done, second.done])
     ended = []
@@ -357,8 +370,9 @@ def test_returns_of_episodes_are_sums_over_windows():
                 total = 0.0
         np.testing.assert_allclose(episodes.current[i], total, atol=1e-14)
     np.testing.assert_allclose(episodes.mean, np.mean(ended), rtol=1e-12)
-    quiet = second._replace(truncated=jnp.zeros_like(second.done), terminated=second.done & False)
-    assert episodes.add(quiet).mean == episodes.mean
+    no = np.zeros_like(second.done)
+    quiet = second._replace(truncated=no, terminated=no)
+    assert add(episodes, quiet).mean == episodes.mean
 
 
 def test_first_episodes_end_at_different_times():
@@ -373,16 +387,16 @@ def test_a_policy_with_a_mirror_takes_the_side_with_the_higher_value(key):
         plain, mirror_observation=(-1, -1, -1, 1, -1), mirror_action=(-1,)
     )
     env = envs.vectorize(envs.auto_reset(envs.CartPoleSwingUp()))
-    state = algorithm.init(env, env.default_params(), key)
-    x = 3 * jax.random.normal(jax.random.key(5), (40, 5))
-    state = state._replace(statistics=state.statistics.add(x + 1), target_critic=None)
-    image = x * jnp.array([[-1.0, -1, -1, 1, -1]])
+    state = jax.jit(lambda key: algorithm.init(env, env.default_params(), key))(key)
+    x = 3 * np.asarray(jax.random.normal(jax.random.key(5), (40, 5)))
+    statistics = jax.jit(networks.Statistics.add)(state.statistics, x + 1)
+    state = state._replace(statistics=statistics, target_critic=None)
+    image = x * np.array([[-1.0, -1, -1, 1, -1]])
     mirrored, straight = jax.jit(algorithm.deterministic), jax.jit(plain.deterministic)
     values = jax.jit(lambda y: networks.values(state.critic, state.statistics, y))
     found = np.asarray(mirrored(state, x))
     sides = set()
-    for i, rows in enumerate(zip(np.asarray(x), np.asarray(image))):
-        rows = [jnp.asarray(row) for row in rows]
+    for i, rows in enumerate(zip(x, image)):
         value, other = (float(values(row)) for row in rows)
         side = value > other
         expected = np.asarray(straight(state, rows[0 if side else 1]))
@@ -398,8 +412,8 @@ def test_the_mirror_of_the_cart_pole_is_a_symmetry(key):
     """The mirror image of a motion has the mirrored observations and the same rewards."""
     settings = learning.algorithm_for("cart-pole", "shac")
     signs = (
-        jnp.array(settings.mirror_observation, jnp.float64),
-        jnp.array(settings.mirror_action, jnp.float64),
+        np.array(settings.mirror_observation, float),
+        np.array(settings.mirror_action, float),
     )
     env = learning.load_task("cart-pole")
     params = env.default_params()
@@ -407,13 +421,13 @@ def test_the_mirror_of_the_cart_pole_is_a_symmetry(key):
     position, speed = states[0].physics
     images = [states[0]._replace(physics=envs.Motion(-position, -speed))]
     step = jax.jit(env.step)
-    for action in 0.9 * jnp.sin(jnp.arange(30.0))[:, None]:
+    for action in 0.9 * np.sin(np.arange(30.0))[:, None]:
         states.append(step(params, states[-1], action))
         images.append(step(params, images[-1], signs[1] * action))
-    for state, image in zip(states[1:], images[1:]):
+    for state, image in zip(jax.device_get(states[1:]), jax.device_get(images[1:])):
         np.testing.assert_allclose(image.observation, signs[0] * state.observation, atol=1e-9)
         np.testing.assert_allclose(image.reward, state.reward, rtol=1e-9)
-        assert jnp.all(jnp.abs(state.observation) > 1e-6)  # each sign counts
+        assert np.all(np.abs(state.observation) > 1e-6)  # each sign counts
 
 
 @pytest.mark.parametrize(
@@ -471,10 +485,10 @@ def test_adam_limits_the_gradient_and_its_rate_falls(rng):
     """Four steps by the equations of Kingma and Ba (2015), algorithm 1."""
     adam = optimiser.Adam(0.1, 0.02, updates=4, largest=1.0, b1=0.7, b2=0.95)
     found, x, m, v = jnp.zeros(3), np.zeros(3), np.zeros(3), np.zeros(3)
-    state = adam.init(found)
+    state, step = adam.init(found), jax.jit(adam.step)
     for k, scale in enumerate((0.1, 10.0, 0.1, 10.0)):
         gradient = scale * rng.normal(size=3)
-        found, state, norm = adam.step(jnp.asarray(gradient), state, found)
+        found, state, norm = step(gradient, state, found)
         np.testing.assert_allclose(norm, np.linalg.norm(gradient), rtol=1e-12)
         limited = gradient / max(1, np.linalg.norm(gradient))
         m, v = 0.7 * m + 0.3 * limited, 0.95 * v + 0.05 * limited**2
@@ -504,9 +518,9 @@ def test_policies_stay_between_minus_one_and_one(key):
     policy = networks.new_policy(key, (3, 8, 2), jnp.float64)
     x = 100 * jax.random.normal(key, (50, 3))
     noise = 10 * jax.random.normal(key, (50, 2))
-    found = networks.act(policy, networks.no_statistics(jnp.zeros(3)), x, noise)
-    assert jnp.max(jnp.abs(found)) <= 1
-    assert jnp.std(found) > 0.5
+    found = np.asarray(act(policy, networks.no_statistics(jnp.zeros(3)), x, noise))
+    assert np.max(np.abs(found)) <= 1
+    assert np.std(found) > 0.5
 
 
 # -------------------------------------------------------------------------------------------- PPO

@@ -1,5 +1,7 @@
 """Muscles and transmissions of actuators: MuJoCo, laws, derivatives, contact steps and errors."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -99,6 +101,19 @@ def robot():
     return from_mujoco(world())
 
 
+@jax.jit
+def qfrc(robot, q, tau):
+    model, coordinates = robot
+    return coordinates.qfrc(model, q, tau)
+
+
+@jax.jit
+def our_state(robot, qpos, qvel):
+    model, coordinates = robot
+    q = coordinates.q(model, qpos)
+    return q, coordinates.v(model, q, qvel)
+
+
 def state(rng, robot):
     """A state, controls and activations; the quaternion has any sign."""
     data = mujoco.MjData(compiled := world())
@@ -107,8 +122,7 @@ def state(rng, robot):
     data.ctrl[:] = rng.uniform(-0.3, 1.2, compiled.nu)
     data.act[:] = rng.uniform(0, 1, compiled.na)
     mujoco.mj_forward(compiled, data)
-    q = robot.coordinates.q(robot.model, data.qpos)
-    v = robot.coordinates.v(robot.model, q, jnp.asarray(data.qvel))
+    q, v = our_state((robot.model, robot.coordinates), data.qpos.copy(), data.qvel.copy())
     activation = np.append(data.act, 0)[compiled.actuator_actadr]
     return compiled, data, q, v, activation
 
@@ -126,7 +140,7 @@ def push_and_force(robot, q, v, activation, control):
 def test_the_forces_and_the_activations_are_those_of_mujoco(robot, seed):
     compiled, data, q, v, activation = state(np.random.default_rng(seed), robot)
     after, tau = push_and_force(robot, q, v, jnp.asarray(activation), jnp.asarray(data.ctrl))
-    close(robot.coordinates.qfrc(robot.model, q, tau), data.qfrc_actuator, 1e-11)
+    close(qfrc((robot.model, robot.coordinates), q, tau), data.qfrc_actuator, 1e-11)
     mujoco.mj_step(compiled, data)
     moving = compiled.actuator_actadr >= 0
     close(np.asarray(after)[moving], data.act, 1e-14, "activations")
@@ -184,10 +198,9 @@ def test_limits_of_joints_tendons_and_actuators_together():
         control = rng.choice([-1, -0.2, -0.05, 0.05, 0.2, 1], 5)
         data.ctrl[3:8], data.act[:] = control, rng.uniform(0, 1, compiled.na)
         mujoco.mj_forward(compiled, data)
-        q = robot.coordinates.q(robot.model, data.qpos)
-        v = robot.coordinates.v(robot.model, q, jnp.asarray(data.qvel))
-        u = jnp.append(jnp.asarray(control), data.act[0])
-        found = robot.coordinates.qfrc(robot.model, q, force(q, v, u))
+        q, v = our_state((robot.model, robot.coordinates), data.qpos.copy(), data.qvel.copy())
+        u = np.append(control, data.act[0])
+        found = qfrc((robot.model, robot.coordinates), q, force(q, v, u))
         rotations = data.qfrc_actuator[1:4] - found[1:4]  # of the omitted actuator
         expected = data.qfrc_actuator - np.concatenate([[0], rotations, [0]])
         close(found, expected, 1e-12)
@@ -287,7 +300,7 @@ def test_the_time_of_an_activation():
     """Rise and fall, their scale with the activation, and the middle of a smooth change."""
     a, u = jnp.array([0.0, 1, 0.5, 0.5, -3]), jnp.array([1.0, 0, 0.5, 0.6, 0])
     width = jnp.array([0, 0, 0.4, 0.4, 0])
-    found = activation_time(a, u, jnp.full(5, 0.01), jnp.full(5, 0.04), width)
+    found = jax.jit(activation_time)(a, u, np.full(5, 0.01), np.full(5, 0.04), width)
     rise, fall = 0.01 * 1.25, 0.04 / 1.25
     x = 0.75
     blend = x**3 * (6 * x * x - 15 * x + 10)
@@ -326,7 +339,7 @@ def test_moment_arms_are_the_derivatives_of_lengths(robot):
     model, coupled = robot.model, robot.actuators.coupled
     _, _, q, v, _ = state(np.random.default_rng(7), robot)
     ball = model.joint("ball")
-    v = v.at[ball.v].set(rbd.so3.quaternion_log(q[ball.q]))
+    v = v.at[ball.v].set(jax.jit(rbd.so3.quaternion_log)(q[ball.q]))
 
     @jax.jit
     def rates(t):
@@ -430,17 +443,25 @@ def forces_at(actuators, model, q, v, control, dx, du):
 
 def test_a_servo_of_a_muscle_that_weakens_as_it_grows_has_no_stiffness(robot):
     """At rest on the descending flank; joint forces and servo together are still the actuators."""
-    actuators = joint_muscle(scaled_range=[[1.1, 1.5]])
-    q, v, control = robot.q0, jnp.zeros(robot.model.nv), jnp.array([0.8])
-    servo, tau = contact.servo_of_actuators(actuators, robot.model, q, control, v)
+    kinds = {
+        "free": joint_muscle(scaled_range=[[1.1, 1.5]]),
+        "limited": joint_muscle(scaled_range=[[1.1, 1.5]], force_range=[[-1, 0]]),
+    }
+    q, v, control = robot.q0, np.zeros(robot.model.nv), np.array([0.8])
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def servo_and_forces(name, q, v):
+        found = contact.servo_of_actuators(kinds[name], robot.model, q, control, v)
+        return *found, kinds[name](robot.model, q, v, control)
+
+    servo, tau, force = servo_and_forces("free", q, v)
     dof = robot.model.joint("wheel").v.start
     assert servo.control.stiffness[dof] == 0
     assert servo.control.damping[dof] > 0.1
     np.testing.assert_array_equal(servo.velocity, v)
-    close(tau, actuators(robot.model, q, v, control), 1e-14)
+    close(tau, force, 1e-14)
     assert tau[dof] < -1
-    limited = joint_muscle(scaled_range=[[1.1, 1.5]], force_range=[[-1, 0]])
-    servo, tau = contact.servo_of_actuators(limited, robot.model, q, control, v)
+    servo, tau, _ = servo_and_forces("limited", q, v)
     np.testing.assert_array_equal([tau[dof], servo.control.damping[dof]], [-1, 0])
 
 

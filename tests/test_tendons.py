@@ -107,6 +107,7 @@ def states():
     """Eight states: MuJoCo's, and q and v of the model."""
     compiled = mujoco.MjModel.from_xml_string(WORLD)
     rng, found, q, v = np.random.default_rng(3), [], [], []
+    to_q, to_v = (jax.jit(f) for f in (ROBOT.coordinates.q, ROBOT.coordinates.v))
     for _ in range(8):
         data = mujoco.MjData(compiled)
         data.qpos[:] = compiled.qpos0 + np.append(0.1 * rng.normal(size=7), rng.normal(size=4))
@@ -115,8 +116,8 @@ def states():
         data.ctrl[:] = CONTROL
         mujoco.mj_forward(compiled, data)
         found.append(data)
-        q.append(ROBOT.coordinates.q(MODEL, data.qpos.copy()))
-        v.append(ROBOT.coordinates.v(MODEL, q[-1], data.qvel.copy()))
+        q.append(to_q(MODEL, data.qpos.copy()))
+        v.append(to_v(MODEL, q[-1], data.qvel.copy()))
     return compiled, found, jnp.stack(q), jnp.stack(v)
 
 
@@ -128,18 +129,21 @@ def results(states):
 
 def test_every_quantity_agrees_with_mujoco(states, results):
     compiled, data, q, v = states
+    qfrc = jax.jit(ROBOT.coordinates.qfrc)
+    qacc = jax.jit(ROBOT.coordinates.qacc)
     touching = np.zeros(compiled.ntendon)
     for i, state in enumerate(data):
         close = {"rtol": 1e-7, "atol": 1e-7}  # MuJoCo's iterations for the inside end at 1e-6
         np.testing.assert_allclose(results["lengths"][i], state.ten_length, rtol=1e-12)
         np.testing.assert_allclose(results["rates"][i], state.ten_velocity, **close)
-        qfrc = ROBOT.coordinates.qfrc(MODEL, q[i], results["force"][i])
-        np.testing.assert_allclose(qfrc, state.qfrc_passive, **close)
-        drive = ROBOT.coordinates.qfrc(MODEL, q[i], results["drive"][i])
+        force = qfrc(MODEL, q[i], results["force"][i])
+        np.testing.assert_allclose(force, state.qfrc_passive, **close)
+        drive = qfrc(MODEL, q[i], results["drive"][i])
         np.testing.assert_allclose(drive, state.qfrc_actuator, **close)
         a = tendons.tendon_dynamics(MODEL, ROBOT.tendons, q[i], v[i], results["drive"][i])
-        qacc = ROBOT.coordinates.qacc(MODEL, q[i], v[i], a)
-        np.testing.assert_allclose(qacc, state.qacc_smooth, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(
+            qacc(MODEL, q[i], v[i], a), state.qacc_smooth, rtol=1e-6, atol=1e-6
+        )
         points = state.wrap_obj.ravel()
         for cable in range(compiled.ntendon):
             first = state.ten_wrapadr[cable]
@@ -213,7 +217,7 @@ def test_derivatives_of_moment_arms_and_of_all_parameters(states):
 
 def test_lengths_in_single_precision(states, results):
     *_, q, _ = states
-    single = jax.tree.map(lambda x: x.astype(jnp.float32), MODEL)
+    single = jax.tree.map(lambda x: jnp.asarray(np.asarray(x, np.float32)), MODEL)
 
     @jax.jit
     @jax.vmap
@@ -235,9 +239,15 @@ def test_equalities_of_tendons_agree_with_mujoco(states):
     _, found, q, v = states
     data.qpos[:], data.qvel[:] = found[1].qpos, found[1].qvel
     mujoco.mj_forward(compiled, data)
-    rows = constraints.constraint_rows(robot.model, q[1], v[1], robot.constraints)
-    np.testing.assert_allclose(rows.position, data.efc_pos[:2], atol=1e-10)
-    np.testing.assert_allclose(rows.K @ v[1], data.efc_vel[:2], atol=1e-6)
+
+    @jax.jit
+    def position_and_rate(q, v):
+        rows = constraints.constraint_rows(robot.model, q, v, robot.constraints)
+        return rows.position, rows.K @ v
+
+    position, rate = position_and_rate(q[1], v[1])
+    np.testing.assert_allclose(position, data.efc_pos[:2], atol=1e-10)
+    np.testing.assert_allclose(rate, data.efc_vel[:2], atol=1e-6)
 
 
 def test_a_file_with_a_limited_actuator_force_on_a_tendon():
@@ -589,7 +599,7 @@ def test_a_servo_pulls_tendons_with_the_force_after_the_step(actuators, control)
         (lambda: FixedTendon("t", {}), "tendon 't' has no joints"),
         (
             lambda: contact.servo_of_actuators(
-                AffineActuators([ROPE], bias=[[0, 0, 1.0]]), BOB.model, jnp.zeros(2), jnp.zeros(1)
+                AffineActuators([FIRST], bias=[[0, 0, 1.0]]), BOB.model, jnp.zeros(2), jnp.zeros(1)
             ),
             "the damping of tendon",
         ),
@@ -668,7 +678,7 @@ def test_the_range_of_a_ball_joint_limits_its_angle():
     angle, arms = CONE.tendons.lengths(model, q), CONE.tendons.moment_arms(model, q)
     np.testing.assert_allclose(0.9 - angle, data.efc_pos, rtol=0, atol=1e-14)
     np.testing.assert_allclose(-arms, data.efc_J.reshape(1, -1), rtol=0, atol=1e-14)
-    slope = rbd.gradient(model, lambda q: CONE.tendons.lengths(model, q)[0])(q)
+    slope = jax.jit(rbd.gradient(model, lambda q: CONE.tendons.lengths(model, q)[0]))(q)
     np.testing.assert_allclose(arms[0], slope, rtol=0, atol=1e-13)
     for dt in (0.004, 0.001):  # the error is of first order
         _, _, greatest, impulse = swing(CONE.q0, jnp.zeros(4), dt, int(0.8 / dt))
@@ -683,7 +693,7 @@ def test_the_angle_zero_has_finite_derivatives():
         after = rbd.integrate(model, q, dq)
         return CONE.tendons.lengths(model, after), CONE.tendons.moment_arms(model, after)
 
-    slopes = jax.jacfwd(moved)(jnp.zeros(4)), jax.jacrev(moved)(jnp.zeros(4))
+    slopes = jax.jit(lambda dq: (jax.jacfwd(moved)(dq), jax.jacrev(moved)(dq)))(jnp.zeros(4))
     assert all(jnp.all(x == 0) for x in jax.tree.leaves(slopes))
 
 
