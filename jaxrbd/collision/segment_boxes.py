@@ -122,13 +122,11 @@ def _nearest_on_segment(pair: _Pair) -> Array:
 
     def slopes(t: Array) -> tuple[Array, Array]:
         """Half the slopes (k,) of the squared distance at places t (k,), with rounding errors."""
-        parts = []
-        for p, d, size in zip(
-            *(Vec3.from_array(x).components for x in (pair.p, pair.d, pair.sizes))
-        ):
-            x = p + t * d
-            parts.append(d * (x - jnp.clip(x, -size, size)))
-        return sum(parts), 4 * eps * sum(jnp.abs(part) for part in parts)
+        vectors = (Vec3.from_array(x).components for x in (pair.p, pair.d, pair.sizes))
+        x, y, z = (
+            d * (p + t * d - jnp.clip(p + t * d, -size, size)) for p, d, size in zip(*vectors)
+        )
+        return x + y + z, 4 * eps * (jnp.abs(x) + jnp.abs(y) + jnp.abs(z))
 
     slope, room = slopes(places)
     falls, rises = slope < -room, slope > room

@@ -79,9 +79,9 @@ def contact_step_derivatives(
     """
     dt, options = checked_options(model, dt, regularisation, recovery, smoothing)
     scene = scene.astype(model.dtype)
-    if scene.inverse_inertia is None:
-        scene = dataclasses.replace(scene, inverse_inertia=inverse_inertias(model, scene))
-    trees = scene.inverse_inertia.trees
+    scales = scene.inverse_inertia
+    scales = inverse_inertias(model, scene) if scales is None else scales
+    scene, trees = dataclasses.replace(scene, inverse_inertia=scales), scales.trees
     terms = servo, constraints, Tendons(()) if tendons is None else tendons
     kinematics = forward_kinematics.unchecked(model, q)
     laws, motion = laws_and_motion(model, scene, kinematics, v, dt, options, *terms)
