@@ -279,7 +279,7 @@ def distances_and_jacobian(
     columns = dof_columns(model, first_root_centred(model, kinematics))
     a, b = places.bodies[np.array(pairs.members)].T
     a, b = (model.topology.movers(bodies).astype(int) for bodies in (a, b))
-    moves = (b - a)[:, model.topology.dof_body].astype(model.dtype)
+    moves = jnp.asarray((b - a)[:, model.topology.dof_body], model.dtype)
     rows = moves * matmul(force, columns.T)
     return found.distance, independent_force(model, kinematics.q, rows.T).T
 
