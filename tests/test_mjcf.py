@@ -786,11 +786,13 @@ def test_a_height_field_has_the_points_of_mujoco():
 
 @pytest.mark.parametrize(("nrow", "ncol"), [(2, 10), (10, 2)])
 def test_a_height_field_of_few_points_has_middles(nrow, ncol):
-    """The heights at the points are those of the file, as MuJoCo's rays find them."""
+    """Points of the file have its heights, as MuJoCo's rays find them; others are on lines."""
     text = HILLS.format(turn="").replace('nrow="4" ncol="5"', f'nrow="{nrow}" ncol="{ncol}"')
     compiled = mujoco.MjModel.from_xml_string(text)
     grid = from_mujoco(compiled).scene.ground
     assert min(grid.heights.shape) == 5
+    bends = np.diff(grid.heights, 2, axis=int(np.argmin(grid.heights.shape)))
+    np.testing.assert_allclose(bends, 0, atol=1e-12)
     elevation = jax.jit(lambda point: grid.elevation(point))
     data, geom = mujoco.MjData(compiled), np.zeros(1, np.int32)
     mujoco.mj_forward(compiled, data)

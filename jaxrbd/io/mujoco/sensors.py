@@ -95,11 +95,13 @@ def _sensor(source: Source, index: int, name: str, sites: Mapping[str, str]) -> 
     }
     element = int(m.sensor_objid[index])
     if kind in _FRAMES:
-        frame, X = _place(source, sites, m.sensor_objtype[index], element)
+        frame, X = _place(source, sites, int(m.sensor_objtype[index]), element)
         if kind == "magnetometer":
             options["magnetic_field"] = np.array(m.opt.magnetic)
         elif m.sensor_refid[index] >= 0:
-            place = _place(source, sites, m.sensor_reftype[index], int(m.sensor_refid[index]))
+            place = _place(
+                source, sites, *map(int, (m.sensor_reftype[index], m.sensor_refid[index]))
+            )
             options |= {"reference": place[0], "X_RO": place[1]}
         return FrameSensor(name, _FRAMES[kind], frame, X, **options)
     if kind in _JOINTS:
