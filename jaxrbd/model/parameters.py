@@ -29,9 +29,13 @@ def parameter(x: ArrayLike | Sequence, name: str, *shapes: Shape) -> Parameter:
     A function that uses the parameter casts it to the model's dtype. `shapes`: the shapes that the
     array may have, where None or a symbol such as "p" stands for any length; without `shapes`, it
     may have any shape. Raises ArgumentError for another shape, for lists of different lengths, for
-    texts and complex values, and for an array of JAX that has no floats.
+    texts and complex values, for ints that are too large, and for an array of JAX that has no
+    floats.
     """
-    array = x if isinstance(x, Array) else _floats(x)
+    try:
+        array = x if isinstance(x, Array) else _floats(x)
+    except OverflowError:
+        raise ArgumentError(f"{name} has a number that is too large for a float") from None
     if array is None:
         raise ArgumentError(f"{name} is {x!r}, expected an array of floats")
     fits = not shapes or any(_fits(array.shape, shape) for shape in shapes)
@@ -45,7 +49,10 @@ def parameter(x: ArrayLike | Sequence, name: str, *shapes: Shape) -> Parameter:
 
 
 def _floats(x: Any) -> np.ndarray | None:
-    """The values as an array of float64, or None if they are no array of real numbers."""
+    """The values as an array of float64, or None if they are no array of real numbers.
+
+    Raises OverflowError for an int that is too large.
+    """
     try:
         array = np.asarray(x)
         # NumPy would read texts and dates, read None as NaN, and drop imaginary parts.
@@ -54,7 +61,7 @@ def _floats(x: Any) -> np.ndarray | None:
         if array.dtype.kind == "O" and not all(isinstance(y, Real) for y in array.flat):
             return None
         return np.asarray(array, float)
-    except (TypeError, ValueError, OverflowError):  # such as lists of different lengths
+    except (TypeError, ValueError):  # such as lists of different lengths
         return None
 
 
