@@ -11,7 +11,7 @@ are apart in the neutral configuration. The target is the pose of the hand, of t
 in a random configuration whose distances are above the margin, so each target can be reached. A
 target counts as reached if the solution has converged. coal computes the distances of all solutions
 again. The times are processor times in float64, without compilation: those of one target after the
-other, and of all 64 targets of a batch over 64.
+other, and of all 64 targets of a batch over 64. The first table has the times of all distances.
 
 With `--at-once`, one call solves all targets in float32: poses of random configurations, some of
 which are not free. The arm7 is the bundled arm, with a table and a box.
@@ -32,6 +32,7 @@ from benchmarks.studies import common
 from benchmarks.studies.distances import coal, coal_poses, coal_shape
 from benchmarks.studies.inverse_kinematics import BATCH, panda
 from jaxrbd import collision, inverse_kinematics as ik
+from jaxrbd.collision.robot_shapes import distances_and_jacobian
 from jaxrbd.model.geometry import LinkGeometry
 from jaxrbd.view.triangles import shape_triangles
 
@@ -195,6 +196,25 @@ def least_distance(model: jaxrbd.Model, pairs: collision.DistancePairs, q) -> fl
     return least
 
 
+def times_of_distances(setting: Setting) -> None:
+    """Print the times of all distances of a configuration, without and with their Jacobian."""
+    model, pairs, *_ = setting
+    q = common.random_configurations(model, BATCH)
+
+    def distances(q):
+        return collision.robot_distances(model, q, pairs)
+
+    def with_jacobian(q):
+        kinematics = jaxrbd.forward_kinematics(model, q)
+        return distances_and_jacobian(model, kinematics, pairs)
+
+    common.head(f"batches of {BATCH}", "us per configuration", "compilation, s")
+    for name, function in (("distances", distances), ("with Jacobian", with_jacobian)):
+        program = common.Program(function, q)
+        (seconds,) = common.least_seconds({name: program.call}).values()
+        common.row(name, f"{1e6 * seconds / BATCH:.3g}", program.compilation)
+
+
 def in_turn(setting: Setting, count: int) -> None:
     """Print the table of solves in turn and in batches."""
     model, pairs, *_ = setting
@@ -235,8 +255,12 @@ def main() -> None:
     given = common.options(__doc__, robot="panda", targets=1000, at_once=False)
     common.start(double=not given.at_once)
     settings = {"panda": panda_and_boxes, "g1": g1, "arm7": arm7}
-    table = at_once if given.at_once else in_turn
-    table(settings[given.robot](), given.targets)
+    setting = settings[given.robot]()
+    if given.at_once:
+        at_once(setting, given.targets)
+    else:
+        times_of_distances(setting)
+        in_turn(setting, given.targets)
 
 
 if __name__ == "__main__":
