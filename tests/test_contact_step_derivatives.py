@@ -66,8 +66,8 @@ def touching(model, scene, q, count):
     """The scene with the ground at a height where `count` spheres are in the ground."""
     points = contact.contact_points(model, scene, q, jnp.zeros(model.nv))
     order = np.sort(points.distance)
-    by = np.mean(order[count - 1 : count + 1])
-    return eqx.tree_at(lambda s: s.ground.offset, scene, np.asarray(scene.ground.offset + by))
+    offset = scene.ground.offset + np.mean(order[count - 1 : count + 1])
+    return eqx.tree_at(lambda s: s.ground.offset, scene, np.asarray(offset))
 
 
 def kinds_of(step, friction, normal):

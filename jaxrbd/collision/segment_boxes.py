@@ -103,9 +103,9 @@ def _widest_direction(pair: _Pair) -> Array:
     across = jnp.where(crosses[None], across / jnp.where(crosses, length, 1)[None], -jnp.inf)
     best = jnp.argmax(jnp.concatenate([faces, across]).ravel())
     # This vector stays the same in all kernels, because XLA stores the index.
-    axis, side = (jnp.arange(3) == best % 3).astype(p.dtype), 1 - 2 * ((best // 3) % 2)
-    towards_b = -side.astype(p.dtype)
-    return jnp.where(best < 6, axis, unit(jnp.cross(axis, d), axis)) * towards_b
+    axis = (jnp.arange(3) == best % 3).astype(p.dtype)
+    side = (2 * ((best // 3) % 2) - 1).astype(p.dtype)
+    return side * jnp.where(best < 6, axis, unit(jnp.cross(axis, d), axis))
 
 
 def _nearest_on_segment(pair: _Pair) -> Array:

@@ -31,11 +31,11 @@ from ..algorithms.rnea_derivatives import rnea_derivatives
 from ..configuration import configuration_rate, displacement
 from ..constraints import Constraint
 from ..integrators import StepDerivatives
-from ..model import Model, arguments
+from ..model import Model
 from ..model.joint_space import independent_joint_force
 from ..tendons import Tendons
 from .contacts import contact_bodies, contact_wrenches
-from .convex import checked_options, impulses_at, laws_and_motion, solve
+from .convex import checked_options, compiled_step, impulses_at, laws_and_motion, solve
 from .free_motion import free_motion, move
 from .inverse_inertia import inverse_inertias
 from .joint_terms import Servo
@@ -43,15 +43,7 @@ from .points import point_jacobians
 from .scene import Scene
 
 
-@arguments.compiled(
-    arrays=("q", "v", "tau", "f_ext"),
-    checks={
-        "dt": arguments.POSITIVE,
-        "regularisation": arguments.POSITIVE,
-        "recovery": arguments.NOT_NEGATIVE,
-        "smoothing": arguments.POSITIVE,
-    },
-)
+@compiled_step
 def contact_step_derivatives(
     model: Model,
     scene: Scene,

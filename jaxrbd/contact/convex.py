@@ -95,7 +95,8 @@ class ContactStep(NamedTuple):
     residual: Float[Array, ""]
 
 
-@arguments.compiled(
+# Which arguments of a step are arrays of the model, and the ranges of its numbers.
+compiled_step = arguments.compiled(
     arrays=("q", "v", "tau", "f_ext"),
     checks={
         "dt": arguments.POSITIVE,
@@ -104,6 +105,9 @@ class ContactStep(NamedTuple):
         "smoothing": arguments.POSITIVE,
     },
 )
+
+
+@compiled_step
 def contact_step(
     model: Model,
     scene: Scene,
@@ -516,25 +520,6 @@ def solve(
     `start`: see `FreeMotion`. The change of the velocity after the step is `W^T W` times the change
     of the momentum; W includes the smoothing.
     """
-    solved = _solve(model, scene, kinematics, laws, v, start, tau, dt, f_ext)
-    if options.smoothing is None:
-        return solved, None, solved.hessian_factor
-    smoothed = _smoothed(laws, solved, options.smoothing, dt, options.regularisation)
-    return solved, *lax.stop_gradient(smoothed)
-
-
-def _solve(
-    model: Model,
-    scene: Scene,
-    kinematics: Kinematics,
-    laws: Laws,
-    v: Array,
-    start: Array,
-    tau: Array,
-    dt: Array,
-    f_ext: Array | None,
-) -> _Solved:
-    """The minimum of the convex function."""
     motion = equation_of_motion(model, kinematics, v, f_ext)
     bodies = contact_bodies(model, scene)
     J = point_jacobians(model, kinematics, motion.columns, bodies, laws.arm)
@@ -555,7 +540,11 @@ def _solve(
         laws.constraints.impulses(matmul(laws.K, v_next)),
         laws.tendons.impulses(matmul(laws.J_tendons, v_next)),
     )
-    return _Solved(v_next, impulses, residual, hessian_factor(problem, x), u, J)
+    solved = _Solved(v_next, impulses, residual, hessian_factor(problem, x), u, J)
+    if options.smoothing is None:
+        return solved, None, solved.hessian_factor
+    smoothed = _smoothed(laws, solved, options.smoothing, dt, options.regularisation)
+    return solved, *lax.stop_gradient(smoothed)
 
 
 def _scalar_laws(
