@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import overload
 
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from .ranks import minus, plus, times
 
@@ -57,13 +57,13 @@ class Vec3:
 
     def cross(self, b: Vec3) -> Vec3:
         return Vec3(
-            times(self.y, b.z) - times(self.z, b.y),
-            times(self.z, b.x) - times(self.x, b.z),
-            times(self.x, b.y) - times(self.y, b.x),
+            minus(times(self.y, b.z), times(self.z, b.y)),
+            minus(times(self.z, b.x), times(self.x, b.z)),
+            minus(times(self.x, b.y), times(self.y, b.x)),
         )
 
     def dot(self, b: Vec3):
-        return times(self.x, b.x) + times(self.y, b.y) + times(self.z, b.z)
+        return plus(plus(times(self.x, b.x), times(self.y, b.y)), times(self.z, b.z))
 
 
 class Mat3:
@@ -149,7 +149,8 @@ def linear_combination(c: Vec3, vectors: Sequence[Array]) -> Array:
     components of the result in one loop.
     """
     a, b, d = vectors
-    return times(c.x[..., None], a) + times(c.y[..., None], b) + times(c.z[..., None], d)
+    x, y, z = (_with_last_axis(component) for component in c.components)
+    return plus(plus(times(x, a), times(y, b)), times(z, d))
 
 
 def columns(A: Array) -> Sequence[Array]:
@@ -183,7 +184,13 @@ def stack(*components) -> Array:
     """Components, broadcast to a common shape, on a new last axis."""
     # jnp.stack is not used. On a mesh with axes of type Explicit, its batching rule in JAX 0.10
     # fails if only some components have a batch axis.
-    return jnp.concatenate([c[..., None] for c in jnp.broadcast_arrays(*components)], axis=-1)
+    columns = [_with_last_axis(c) for c in jnp.broadcast_arrays(*components)]
+    return jnp.concatenate(columns, axis=-1)
+
+
+def _with_last_axis(x: Array) -> Array:
+    """The array `x[..., None]`."""
+    return lax.expand_dims(x, [x.ndim])
 
 
 def halves(a: Array) -> tuple[Vec3, Vec3]:
