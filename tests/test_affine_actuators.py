@@ -207,6 +207,7 @@ def test_derivatives_of_a_servo_by_the_gear():
         np.testing.assert_allclose(derivative, [2 * -2 * 7, -1 / 4, 0], rtol=1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.gives_nan
 def test_a_stiff_servo_is_stable_where_the_force_is_not():
     model = rbd.load_robot("pendulum")

@@ -303,6 +303,7 @@ def test_the_quadruped_of_the_study_of_environments_stands_as_in_mujoco():
     assert abs(study.settled(library, study.step_program(library, 2)) - data.qpos[2]) < 3e-3
 
 
+@pytest.mark.slow
 def test_errors_of_the_study_of_inverse_kinematics():
     """A target that is reached, one that is missed, and a configuration beyond a limit."""
     from benchmarks.studies import inverse_kinematics as study

@@ -903,6 +903,7 @@ def test_a_simplified_hull_states_its_error(rng, monkeypatch):
     assert peak < 5e8  # the heights of all vertices over all faces would be 6 GB
 
 
+@pytest.mark.slow
 def test_the_gradient_of_a_smallest_distance_of_a_robot(rng):
     """With respect to q and to the size of a shape, in a batch of configurations."""
     model, found = arm()

@@ -219,6 +219,7 @@ def test_the_distance_changes_with_the_relative_velocity():
         close(speeds, rates, 1e-12)
 
 
+@pytest.mark.slow
 def test_a_sphere_in_a_box_leaves_through_the_nearest_face(rng):
     """The distance is from the nearest of the six faces, and its gradient is the normal."""
     model = two_bodies((1.0, 0.2), (1.0, 0.2))

@@ -155,6 +155,7 @@ def test_a_step_by_branches_is_the_step_of_the_whole_matrix(monkeypatch):
     close(by_branches.impulse, at_once.impulse, 1e-9)
 
 
+@pytest.mark.slow
 def test_a_state_does_not_depend_on_its_batch():
     """In batches of more states than one tile of the solver, and with slow and fast states."""
     link = rbd.model.Link("ball", rbd.model.link_inertia(2.0, (0, 0, 0), 0.01 * np.eye(3)))

@@ -461,7 +461,7 @@ def other_params(name):
     return params._replace(**{field: jnp.array(x) for field, x in OTHER[name].items()})
 
 
-@pytest.mark.parametrize("name", nightly.all_but(["ArmReach", "Hopper"], OTHER))
+@pytest.mark.parametrize("name", nightly.all_but(["ArmReach"], OTHER))
 def test_each_parameter_changes_an_episode(name, key):
     """In row i, the i-th parameter differs by 0.01 %."""
     env, params = ENVIRONMENTS[name], other_params(name)
@@ -749,6 +749,7 @@ def hop():
     return jax.jit(lambda params, actions, key: states(env, actions, key, params).physics)
 
 
+@pytest.mark.slow
 def test_a_hopper_can_jump_above_its_target(hop):
     """It bends its leg and stretches it. Without the ground it would fall."""
     params = envs.Hopper().default_params()
@@ -758,6 +759,7 @@ def test_a_hopper_can_jump_above_its_target(hop):
     assert jnp.max(height) > params.target
 
 
+@pytest.mark.slow
 def test_a_hopper_in_flight(hop):
     """The centre of mass falls freely, and the leg reaches its target."""
     params = envs.Hopper().default_params()
@@ -856,6 +858,7 @@ def starts(trot):
     return on_host(jax.jit(jax.vmap(env.initial, (None, 0)))(params, keys))
 
 
+@pytest.mark.slow
 def test_a_quadruped_starts_near_its_home(trot, starts):
     """All random numbers differ, and each is within its range."""
     params = on_host(trot[1])
@@ -915,6 +918,7 @@ def test_the_quadruped_stands_with_the_action_zero(trot, key):
     assert jnp.max(jnp.abs(found.physics.distance[18])) < 0.01  # all feet are on the ground
 
 
+@pytest.mark.slow
 def test_a_delay_of_one_and_two_steps_of_control(trot, key):
     """With a delay of n steps, the motion depends on the actions from step n + 1 on."""
     _, params, run = trot

@@ -182,6 +182,7 @@ def test_derivative_in_the_numbers_of_a_coupling():
     close(exact, numerical, 1e-8)
 
 
+@pytest.mark.slow
 def test_described_and_built_again():
     """`describe` gives couplings and joints of one's own back; a locked leader locks followers."""
     model = zoo.following()

@@ -179,6 +179,7 @@ def test_the_surface_overshoots_a_step_by_eight_percent():
     close(z[flat], np.round(z[flat]), 1e-14, "away from the step the ground is flat")
 
 
+@pytest.mark.slow
 @pytest.mark.gives_nan
 def test_outside_of_the_rectangle_the_height_is_that_of_the_border(rough, rng):
     inside = inside_points(rng, 40)

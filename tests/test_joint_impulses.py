@@ -282,6 +282,7 @@ def test_dry_friction_sticks_and_slips():
     assert jnp.all(jnp.abs(v[stop + 2 :]) < 1e-12)
 
 
+@pytest.mark.slow
 def test_a_servo_holds_an_arm_at_any_gain():
     """At a time step of 4 ms. Explicit control is unstable from a gain of about 1e4 on."""
     arm = rbd.load_robot("arm7")

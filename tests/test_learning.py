@@ -133,6 +133,7 @@ def test_apg_limits_the_gradient_of_each_action(key):
     assert np.sum(1 - a > 0.9) == 2
 
 
+@pytest.mark.slow
 def test_apg_has_settings_for_its_first_noise_and_for_adam(key):
     algorithm = dataclasses.replace(SMALL["apg"], log_std=-0.5)
     state = jax.jit(lambda key: algorithm.init(VECTOR, PARAMS, key))(key)
@@ -1160,6 +1161,7 @@ def test_progress_without_a_terminal(capsys):
     assert [line.split()[1] for line in shown] == ["25/60", "50/60", "60/60"]
 
 
+@pytest.mark.slow
 def test_the_postures_of_an_episode_are_drawn_in_tiles():
     """Each tile is the picture of its configuration, in the order of reading."""
     model = envs.CartPoleSwingUp().default_params().model

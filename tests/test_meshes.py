@@ -70,6 +70,7 @@ def test_mesh_files_become_meshes(tmp_path):
         np.testing.assert_array_equal(before.placement, after.placement)
 
 
+@pytest.mark.slow
 def test_the_distance_of_a_mesh_of_a_robot(tmp_path):
     """The box of the link has its corner (0.5, 1, 2) in the frame of the link."""
     write_boxes(tmp_path)

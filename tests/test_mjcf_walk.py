@@ -57,6 +57,7 @@ def env():
     return envs.MjcfWalk(BIPED, "crouch", stroke=0.2)
 
 
+@pytest.mark.slow
 def test_sizes_and_the_posture(env, key):
     params = env.default_params()
     assert (env.action_size, env.base, env.stroke) == (4, "trunk", params.stroke)
@@ -277,6 +278,7 @@ def test_springs_tendons_and_constraints_act(key):
     assert np.all(np.abs(hips(params._replace(tendons=stiff)) - moved) > 1e-3)
 
 
+@pytest.mark.slow
 def test_commands_dissipation_and_pairs(key):
     """The pairs of the file have no entries in the distances of the feet from the ground."""
     capsule = 'mass="0.4" contype="0" conaffinity="0"'

@@ -208,6 +208,7 @@ def test_limits_of_joints_tendons_and_actuators_together():
     assert 0 < clipped < 20
 
 
+@pytest.mark.slow
 def test_kinematics_in_place_of_q(robot):
     _, data, q, v, _ = state(np.random.default_rng(1), robot)
     kinematics = rbd.forward_kinematics(robot.model, q)
@@ -358,7 +359,8 @@ def test_moment_arms_are_the_derivatives_of_lengths(robot):
 # ------------------------------------------------------------------------------------- derivatives
 
 
-@pytest.mark.parametrize("mode", [jax.jacfwd, pytest.param(jax.jacrev, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev])
 def test_the_derivatives_of_forces_and_activations(robot, mode):
     """In q, v, activations, controls, and all parameters of actuators, muscles and filters."""
     _, data, q, v, activation = state(np.random.default_rng(3), robot)

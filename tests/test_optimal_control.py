@@ -338,6 +338,7 @@ def test_another_solver_finds_the_same_minimum():
     close(found.multipliers.bounds[:, 0], np.where(held, -slopes, 0), 1e-7)
 
 
+@pytest.mark.slow
 def test_gauss_newton_converges_where_the_residuals_are_large():
     """The tip of an arm cannot reach p. Near the minimum, rounding errors hide the merit."""
 
@@ -379,6 +380,7 @@ def test_gauss_newton_converges_where_the_residuals_are_large():
 # -------------------------------------------------------------------------------------- rollouts
 
 
+@pytest.mark.slow
 def test_the_automatic_rollout_starts_again_from_the_guess():
     """An acrobot of two point masses, whose linear rollout finds no step after some iterations."""
 

@@ -253,6 +253,7 @@ def test_a_fluid_takes_power_and_its_lift_has_none():
     np.testing.assert_allclose(force @ v, 0, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_fluid_forces_have_derivatives_also_at_rest():
     q, v = state(MODEL)
     _, direction = state(MODEL, 5)

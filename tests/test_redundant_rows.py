@@ -41,6 +41,7 @@ WELDED = {
 }
 
 
+@pytest.mark.slow
 @EACH_DTYPE
 @pytest.mark.parametrize("which", WELDED)
 @pytest.mark.parametrize("offset", [0.0, 1.0])
@@ -81,6 +82,7 @@ def test_the_scaling_of_an_equation_does_not_matter(scale, dtype):
     close(scale * found.multipliers[1], unscaled.multipliers[1], 1000 * np.finfo(dtype).eps)
 
 
+@pytest.mark.slow
 @EACH_DTYPE
 def test_a_constraint_stated_twice_is_shared(dtype):
     """Also in other units: each of the two constraints carries half of the force."""
@@ -212,6 +214,7 @@ def test_a_negative_stabilisation():
 # --------------------------------------------------------------------------------- single rows
 
 
+@pytest.mark.slow
 def test_a_point_on_the_axis_of_its_only_joint():
     """The point cannot move: its rows are rounding errors of any scale, and constrain nothing."""
     placement = np.eye(4)

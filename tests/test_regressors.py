@@ -115,6 +115,7 @@ def test_a_robot_far_away_loses_no_digits():
     close(there[:, :10], here[:, :10], 1e-15)  # of the root, to which the other poses are relative
 
 
+@pytest.mark.slow
 def test_single_precision():
     model = zoo.connected()
     q, v, a, _ = zoo.state(model)

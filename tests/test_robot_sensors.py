@@ -270,6 +270,7 @@ def test_the_pull_of_a_tendon_is_its_generalized_force(compiled, robot):
     close(push, -2.0 * arms, 1e-12)
 
 
+@pytest.mark.slow
 def test_readings_have_derivatives(compiled, robot):
     """In the state and the accelerations along a direction, against central differences."""
     model = robot.model
@@ -288,6 +289,7 @@ def test_readings_have_derivatives(compiled, robot):
     close(derivative, slope(along), 1e-8)
 
 
+@pytest.mark.slow
 def test_a_batch_in_single_precision(compiled, robot, read):
     states = [of_model(robot, random_state(compiled, seed)) for seed in range(3)]
     single, actuators = robot.model.astype(jnp.float32), robot.actuators

@@ -127,6 +127,7 @@ def test_all_parts_are_kept(model, tmp_path):
     assert io.load_parts(path) == {}
 
 
+@pytest.mark.slow
 def test_an_arm_with_muscles_is_the_same_robot(tmp_path):
     pytest.importorskip("mujoco")
     robot, path = io.load_mjcf(ARM), tmp_path / "arm.jaxrbd"

@@ -48,6 +48,7 @@ def test_pd_control_is_a_servo():
     close(after_forces(stiffness, Q, V)[:4], found.v, 1e-12)
 
 
+@pytest.mark.slow
 def test_the_derivatives_of_a_step():
     """By the gains and the state."""
 

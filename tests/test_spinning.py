@@ -152,6 +152,7 @@ def test_a_free_body_moves_about_its_centre_of_mass():
     close(moved, 2.0 * before[:3] / 2.0, 1e-10, "path of the centre of mass")
 
 
+@pytest.mark.slow
 def test_contact_steps_keep_the_energy_of_a_top_without_gravity():
     mass, inertia = ROD
     model = body(rbd.joints.Spherical(), mass, inertia, (0, 0.03, 0.01))
@@ -285,6 +286,7 @@ def box(dtype):
     return model.astype(dtype), scene.astype(dtype)
 
 
+@pytest.mark.slow
 @dtypes("double")
 def test_a_box_at_rest_needs_few_iterations(dtype, monkeypatch):
     """The residual at rest is relative to the impulses, which are not zero."""

@@ -149,6 +149,7 @@ def test_derivatives_in_the_model_and_of_the_derivatives():
     jax.tree.map(lambda x, y: close(x, y, 1e-7), slope, expected)
 
 
+@pytest.mark.slow
 def test_the_dynamics_are_differentiated_once():
     """The four stages of a Runge-Kutta step are one loop, in which the derivatives are analytic."""
     model = zoo.small()

@@ -215,6 +215,7 @@ def test_derivatives_of_moment_arms_and_of_all_parameters(states):
         np.testing.assert_allclose(forward, difference, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_lengths_in_single_precision(states, results):
     *_, q, _ = states
     single = jax.tree.map(lambda x: jnp.asarray(np.asarray(x, np.float32)), MODEL)
@@ -665,6 +666,7 @@ def swing(q, v, dt, steps):
     return jax.lax.fori_loop(0, steps, body, (q, v, jnp.zeros(()), jnp.zeros(())))
 
 
+@pytest.mark.slow
 def test_the_range_of_a_ball_joint_limits_its_angle():
     """The row agrees with MuJoCo's, and the arm stays within the range."""
     compiled, model = mujoco.MjModel.from_xml_string(BALL), CONE.model

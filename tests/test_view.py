@@ -1695,6 +1695,7 @@ def test_a_rollout_writes_a_page(tmp_path, capsys):
     assert f"wrote      {page}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @needs_viser
 @needs_trimesh
 def test_a_rollout_finds_the_meshes_of_a_package(tmp_path, capsys):
