@@ -111,7 +111,7 @@ def test_a_cylinder_has_a_line_on_its_side_and_a_disc_on_its_end():
 PATCHES = [("box", "box"), ("cylinder", "box"), ("box", "hull"), ("hull", "cylinder")]
 
 
-@pytest.mark.parametrize("kinds", all_but(PATCHES[:1], PATCHES))
+@pytest.mark.parametrize("kinds", all_but(PATCHES[1:2], PATCHES))
 def test_the_least_distance_of_a_patch_is_the_distance(kinds, rng):
     """And the distances of its points are those along the normal, near the surfaces."""
     a, b = (SHAPES[kind] for kind in kinds)
