@@ -453,7 +453,7 @@ def test_distances_in_single_precision(kinds, rng):
     if ConvexMesh in kinds:
         # In some of these pairs, a corner of a hull is nearer by rounding errors only.
         seeds = ((6, 1.0), (17, 1.5))
-        samples += [pairs(kinds, np.random.default_rng(seed), spread) for seed, spread in seeds]
+        samples = [pairs(kinds, np.random.default_rng(seed), spread) for seed, spread in seeds]
     for arguments in samples:
         expected = np.asarray(separate()(*arguments).distance)
         single = jax.tree.map(lambda x: x.astype(jnp.float32), arguments)
