@@ -59,6 +59,7 @@ def node_errors(problem, p, nodes):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", nightly.all_but([x for x in RESULTS if x not in ("trot", "walk")], RESULTS)
 )

@@ -771,6 +771,7 @@ def test_a_hopper_in_flight(hop):
     np.testing.assert_allclose(motion.q[20:, 1], 0.1 * 0.5, rtol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [envs.Hopper, envs.QuadrupedStand])
 def test_the_smoothing_of_contact_is_in_the_program(kind):
     env = kind(smoothing=0.0123)

@@ -263,6 +263,7 @@ PLAIN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLAIN)
 @pytest.mark.parametrize("size", nightly.all_but([1e-3], [0.0, 1e-3, 1.0]))
 def test_closed_derivatives_of_differences_are_those_of_the_formulas(name, size):

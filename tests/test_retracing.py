@@ -64,6 +64,7 @@ def test_one_trace_for_all_robots_of_a_structure(name, tmp_path):
         assert not events, what
 
 
+@pytest.mark.slow
 def test_public_functions_are_called_as_they_are(tmp_path):
     """Public functions without a jit, and with a `vmap` alone, are not traced again."""
     models = likenesses(tmp_path)

@@ -116,6 +116,7 @@ def test_the_lowered_program_of_a_chain_does_not_grow(n):
 SWEEPS = [tree.propagate, tree.accumulate, tree.compose_poses]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sweep", nightly.all_but(SWEEPS[1:], SWEEPS))
 def test_a_batch_of_sweeps_is_the_sweep_of_each(sweep, rng):
     """For any choice of batched operands, and for batches of batches."""
