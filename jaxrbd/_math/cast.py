@@ -6,7 +6,9 @@ from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
-from jax.typing import DTypeLike
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 Tree = TypeVar("Tree")
 
@@ -15,6 +17,11 @@ def cast(tree: Tree, dtype: DTypeLike) -> Tree:
     """The pytree with all floating-point leaves as arrays of JAX in one dtype."""
 
     def converted(x):
-        return jnp.asarray(x, dtype) if jnp.issubdtype(jnp.result_type(x), jnp.floating) else x
+        return as_array(x, dtype) if jnp.issubdtype(jnp.result_type(x), jnp.floating) else x
 
     return jax.tree.map(converted, tree)
+
+
+def as_array(x: ArrayLike, dtype: DTypeLike) -> Array:
+    """x as an array of JAX in one dtype. NumPy converts NumPy arrays, so JAX compiles nothing."""
+    return jnp.asarray(x if isinstance(x, Array) else np.asarray(x, dtype), dtype)

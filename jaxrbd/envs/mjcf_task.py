@@ -190,12 +190,7 @@ class MjcfTask(Env):
         params = self._params(robot)  # for its checks
         _require_complete_forces(robot, params.sensors)
         if self.implicit:
-            # The stiffness and the damping are affine in the control.
-            for end in (-1, 1):
-                control = jnp.asarray(params.control_center + end * params.control_scale)
-                servo_of_actuators(
-                    robot.actuators, params.model, params.home, control, params.home_velocity
-                )
+            _check_servo(robot.actuators, params)
 
     def default_params(self) -> MjcfParams:
         return self._params(load_mjcf(self.path, self.strict))
@@ -498,6 +493,26 @@ def _checked_start(start: tuple[float, float]) -> tuple[float, float]:
     values = arguments.parameter(start, "start", (2,))
     arguments.require(values, lambda x: (x >= 0) & np.isfinite(x), "start", "finite, 0 or more")
     return float(values[0]), float(values[1])
+
+
+def _check_servo(actuators: AffineActuators, params: MjcfParams) -> None:
+    """Raise ArgumentError as `servo_of_actuators` does for the first and the last control.
+
+    The stiffness and the damping are affine in the control.
+    """
+
+    def servo(control: Array) -> Any:
+        return servo_of_actuators(
+            actuators, params.model, params.home, control, params.home_velocity
+        )
+
+    center, scale = (np.asarray(x) for x in (params.control_center, params.control_scale))
+    controls = np.stack([center - scale, center + scale])
+    # In one program, the error for a negative gain is NaN; then compute again for its message.
+    gains = jax.device_get(jax.jit(jax.vmap(servo))(controls))
+    if any(np.any(np.isnan(x)) for x in jax.tree.leaves(gains)):
+        for control in controls:
+            servo(control)
 
 
 def _require_complete_forces(robot: Imported, sensors: RobotSensors) -> None:

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._math.cast import as_array
 from ..errors import ArgumentError, InertiaWarning, ModelError
 from ..joints import Joint
 from ..spatial import Pose
@@ -319,7 +320,7 @@ def _stacked(
     }
     dtype = jnp.result_type(float)
     with np.errstate(over="ignore"):  # only limits can overflow: `_check_range` has run
-        leaves = jax.tree.map(lambda x: jnp.asarray(x, dtype), values)
+        leaves = jax.tree.map(lambda x: as_array(x, dtype), values)
     return Model(
         **leaves,
         topology=topology,

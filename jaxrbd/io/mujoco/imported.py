@@ -14,6 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
+from ..._math.cast import as_array
 from ...actuators import AffineActuators, Delay, Filter
 from ...constraints import Constraint
 from ...contact import Scene
@@ -355,7 +356,11 @@ def _configuration(
 ) -> Float[Array, " nq"]:
     """As `coordinates.q`, in NumPy, so that the import compiles nothing."""
     all_joints = qpos[np.array(coordinates.q_index, int)]
-    return jnp.asarray(all_joints[independent_index(model, "q")], model.dtype)
+    return as_array(all_joints[independent_index(model, "q")], model.dtype)
+
+
+# One program for all keyframes; outside of it, each operation would be a program.
+_velocity = jax.jit(MujocoCoordinates.v)
 
 
 def _keyframe(
@@ -363,7 +368,7 @@ def _keyframe(
 ) -> Keyframe:
     m = source.m
     q = _configuration(model, coordinates, m.key_qpos[key])
-    v = coordinates.v(model, q, jnp.asarray(m.key_qvel[key], model.dtype))
+    v = _velocity(coordinates, model, q, np.asarray(m.key_qvel[key], model.dtype))
     control = m.key_ctrl[key][drives.controls]
     activation = np.append(m.key_act[key], 0)[drives.activations]  # 0 for the index -1
     mocap = {}
