@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Float
 
@@ -66,13 +67,14 @@ def home_posture(name: str) -> Float[Array, " nq"]:
     points up. Raises `ArgumentError` for an unknown name.
     """
     model = load_robot(name)
-    q = neutral(model)
+    angles = np.zeros(model.nq, model.dtype)
     for end, angle in _HOME.get(name, {}).items():
         for joint in model.joint_names:
             if joint.endswith(end):
-                q = q.at[model.joint(joint).q].set(angle)
+                angles[model.joint(joint).q] = angle
+    q = neutral(model) + angles
     if name not in _SOLES:
         return q
     end, clearance = _SOLES[name]
     soles = [i for i, frame in enumerate(model.frame_names) if frame.endswith(end)]
-    return q.at[2].set(clearance - jnp.min(frame_placements(model, q).p[jnp.array(soles), 2]))
+    return q.at[2].set(clearance - jnp.min(frame_placements(model, q).p[np.array(soles), 2]))
