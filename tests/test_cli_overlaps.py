@@ -63,6 +63,9 @@ def test_links_that_overlap_are_warnings(urdf, tmp_path, capsys):
     srdf.write_text(SRDF.format(DISABLED))
     assert check(capsys, urdf, "--srdf", srdf)[1] == [*left_out, overlaps[1]]
     assert check(capsys, urdf, "--srdf", srdf, "--strict")[0] == 1
+    srdf.write_text(SRDF.format(DISABLED.replace("hand", "Hand")))
+    unknown = f"{srdf} disables pairs of unknown links: 'Hand'"
+    assert check(capsys, urdf, "--srdf", srdf)[1] == [unknown, *left_out, *overlaps]
 
 
 MJCF = """<mujoco><worldbody><body name="a"><freejoint/><geom size=".1"/></body>

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrbd import ArgumentError, actuators, passive, sensors
+from jaxrbd import ArgumentError, actuators, contact, passive, sensors
 from jaxrbd.model import arguments
 from support import zoo
 
@@ -76,6 +76,11 @@ PARTS = {
         {"frames": ["a"], "semi_axes": np.ones((1, 3))},
         "semi_axes coefficients added_volume added_moment",
         "frames",
+    ),
+    contact.Material: (
+        {},
+        "stiffness dissipation friction slip_speed margin torsional rolling",
+        "",
     ),
     passive.FluidForces: ({"density": 1.0, "viscosity": 1.0}, "density viscosity wind", ""),
 }

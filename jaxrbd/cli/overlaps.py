@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -23,11 +23,15 @@ SMALLEST = 1e-6  # in m; less is no overlap, such as that of faces which touch
 
 
 class _Robot(NamedTuple):
-    """A robot, its configurations by name, and the pairs of links that may overlap."""
+    """A robot, its configurations by name, and the pairs of links that may overlap.
+
+    `unknown`: texts about links of the SRDF file that the robot does not have.
+    """
 
     model: Model
     configurations: dict[str, Array]
-    disabled: Iterable[tuple[str, str]]
+    disabled: Sequence[tuple[str, str]]
+    unknown: Sequence[str] = ()
 
 
 def overlaps(
@@ -41,11 +45,11 @@ def overlaps(
     The configurations are the neutral one (of an MJCF file: the one that the file states), the
     group states of the SRDF file, and the keyframes of an MJCF file. Links that a joint connects
     are no pairs, nor are the disabled pairs of the SRDF file and the pairs that an MJCF file
-    excludes. `loaded`: the robot of the file `path`. Raises RobotFileError for a faulty SRDF file.
+    excludes. A disabled pair of a link that the robot does not have is a warning, too. `loaded`:
+    the robot of the file `path`. Raises RobotFileError for a faulty SRDF file.
     """
-    texts = []
     robot = _robot(loaded, srdf)
-    model = robot.model
+    texts, model = list(robot.unknown), robot.model
     try:
         model = read_meshes(model, packages, search_environment=True)
     except ArgumentError as error:
@@ -69,7 +73,10 @@ def _robot(model: Model | Imported, srdf: str | None) -> _Robot:
     found = load_srdf(srdf, model, skip_unknown_joints=True)
     configurations |= {f"the state {name!r}": q for name, q in found.configurations.items()}
     disabled = [(pair.link1, pair.link2) for pair in found.disabled_collisions]
-    return _Robot(model, configurations, disabled)
+    links = dict.fromkeys(link for pair in disabled for link in pair)
+    names = [repr(link) for link in links if link not in model.frame_names]
+    unknown = [f"{srdf} disables pairs of unknown links: {listed(names)}"] if names else []
+    return _Robot(model, configurations, disabled, unknown)
 
 
 def _robot_of_mjcf(found: Imported) -> _Robot:

@@ -164,13 +164,13 @@ class Material(eqx.Module):
     ):
         self.stiffness = arguments.parameter(stiffness, "stiffness", ())
         self.dissipation = arguments.parameter(dissipation, "dissipation", ())
-        self.friction = arguments.parameter(friction, "friction", (None,) * np.ndim(friction))
+        self.friction = arguments.parameter(friction, "friction")
         self.slip_speed = arguments.parameter(slip_speed, "slip_speed", ())
-        self.margin = arguments.parameter(margin, "margin", (None,) * np.ndim(margin))
+        self.margin = arguments.parameter(margin, "margin")
         moments = {"torsional": torsional, "rolling": rolling}
         for name, value in moments.items():
             if value is not None:
-                value = arguments.parameter(value, name, (None,) * np.ndim(value))
+                value = arguments.parameter(value, name)
             setattr(self, name, value)
         for name in ("stiffness", "dissipation", "friction", "margin", *moments):
             if getattr(self, name) is not None:

@@ -517,7 +517,8 @@ def _read_subtrees(state: _State, sensors: Sequence[Any], quantity: str) -> Arra
             bodies_of(model, [sensor.frame, *(sensor.carried or ())])
     X_B = first_root_centred(model, kinematics)
     links, X_L = places_from_first_root(model, kinematics, [x.frame for x in sensors])
-    members, parts = zip(*(_members(model, sensor, b) for sensor, b in zip(sensors, links.bodies)))
+    bodies = links.bodies.tolist()
+    members, parts = zip(*(_members(model, sensor, b) for sensor, b in zip(sensors, bodies)))
     members, part = np.array(members, bool), jnp.stack(parts)
 
     def total(of_bodies: Array, of_links: Array) -> Array:
