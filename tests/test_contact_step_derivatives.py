@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import importlib
 
 import equinox as eqx
 import jax
@@ -19,6 +20,7 @@ from support import zoo
 from support.zoo import close
 
 DT = 0.01
+module = importlib.import_module("jaxrbd.contact.contact_step_derivatives")
 
 
 @jax.jit
@@ -150,6 +152,50 @@ def test_smoothing_is_that_of_the_step(smoothing):
     close(jnp.concatenate([found.A, found.B], axis=1)[model.nv :], expected, 1e-9)
     plain = derivatives(model, scene, q, v, tau, {})
     assert np.max(np.abs(plain.A - found.A)) > 1e-3
+
+
+@pytest.mark.slow
+def test_two_legs_that_touch_each_other():
+    """Each leg moves the contacts of the other one, and the ground holds one of them."""
+    model = zoo.build(["free_flyer", "revolute", "revolute"], [-1, 0, 0], seed=4)
+    q, v, tau, _ = zoo.state(model)
+    apart = rbd.frame_placement(model, q, "l2").p - rbd.frame_placement(model, q, "l1").p
+    radius = float(np.linalg.norm(apart)) / 2 + 1e-3
+    legs = [PlacedShape(Sphere(radius), name, np.zeros(3)) for name in ("l1", "l2")]
+    scene = Scene(("l1",), 0.05, ground=GROUND, pairs=contact.collision_pairs([legs]))
+    distance = contact.contact_points(model, scene, q, v).distance[0]
+    scene = dataclasses.replace(scene, ground=Plane(GROUND.normal, distance + 1e-3))
+    step = check(model, scene, q, v, tau, {"regularisation": 0.02})
+    assert np.all(np.linalg.norm(step.impulse, axis=1) > 0)
+
+
+def test_columns_without_a_common_row_share_a_tangent():
+    """The products of a sparse matrix with the tangents have all of its entries."""
+    rng = np.random.default_rng(0)
+    model = zoo.build(["revolute"] * 9, [-1] * 9)
+    depends = rng.random((7, 9)) < 0.3
+    columns = module._Columns.of(depends)
+    A = np.where(depends, rng.normal(size=(2, 7, 9)), 0)
+    close(columns.spread(jnp.asarray(A @ columns.tangents(model).T), depends), A, 1e-15)
+    for rows in depends:
+        assert len(set(columns.groups[rows])) == np.sum(rows)
+    assert module._Columns.of(np.eye(9, dtype=bool)).count == 1
+    assert module._Columns.of(np.ones((1, 9), bool)).count == 9
+
+
+@pytest.mark.parametrize("touch", [False, True])
+def test_a_leg_moves_its_own_contacts_and_those_that_it_touches(touch):
+    model = zoo.build(["free_flyer", "revolute", "revolute", "revolute"], [-1, 0, 0, 2])
+    legs = [PlacedShape(Sphere(0.1), name, np.zeros(3)) for name in ("l1", "l3")]
+    pairs = contact.collision_pairs([legs] if touch else [])
+    scene = Scene(("l1",), 0.05, pairs=pairs)
+    of_wrenches, of_joints = module._dependences(model, scene, False)
+    legs = np.array([[1, 0, 0], [0, 1, 1]]) if not touch else np.ones((2, 3))
+    expected = np.concatenate([np.ones((2, 6)), legs], axis=1)
+    np.testing.assert_array_equal(of_wrenches[[1, 3]], expected)
+    joints = np.zeros((9, 9), bool)
+    joints[:6, :6] = True
+    np.testing.assert_array_equal(of_joints, joints | np.eye(9, dtype=bool))
 
 
 def test_wrong_arguments_are_those_of_the_step():

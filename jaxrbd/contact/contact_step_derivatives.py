@@ -7,14 +7,17 @@ The velocity v+ after a step solves an equation G = 0, the change of momentum mi
 
 The derivatives of the change of momentum are those of `rnea`, which are analytic, with the wrenches
 of the contacts constant in the frames of the bodies. JAX differentiates the rest in forward mode:
-the contact wrenches in these frames, the impulses on joints, and the movement with v+. The factor W
-is the one of the solver.
+the contact wrenches in these frames, the impulses on joints, and the movement with v+. Degrees of
+freedom that change different entries, such as those of different legs, share one tangent (Curtis,
+Powell and Reid (1974), On the estimation of sparse Jacobian matrices). The factor W is the one of
+the solver.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -101,8 +104,11 @@ def contact_step_derivatives(
         motion = free_motion(model, v, dt, trees)
         return move(model, motion, q, v_next, dt)
 
-    one, none = jnp.eye(model.nv, dtype=model.dtype), jnp.zeros((model.nv, model.nv), model.dtype)
-    rates = jax.vmap(lambda x: configuration_rate.unchecked(model, q, x))(one)
+    drives_tendons = servo is not None and servo.tendons is not None
+    joined = constraints or tendons is not None or drives_tendons
+    coupled = bool(joined) or model.coupling is not None
+    of_wrenches, of_joints = _dependences(model, scene, coupled)
+    of_impulses = _Columns.of(np.concatenate([of_wrenches, of_joints]))
     J = _jacobians_of_wrenches(model, scene, kinematics)
 
     def generalized(impulses: tuple[Array, Array]) -> Array:
@@ -113,8 +119,18 @@ def contact_step_derivatives(
     forces = wrenches if f_ext is None else wrenches + f_ext
     a = (v_next - motion.start) / dt
     by_rnea = rnea_derivatives.unchecked(conservative, kinematics, v, a, forces)
-    by_q = jax.vmap(lambda rate: jax.jvp(lambda q: others(q, v), (q,), (rate,))[1], out_axes=-1)
-    G_q = dt * by_rnea.dtau_dq - generalized(by_q(rates))
+
+    def others_by_q(change: Array) -> tuple[Array, Array]:
+        """The changes of `others` for a change (nv,) of q."""
+        rate = configuration_rate.unchecked(model, q, change)
+        return jax.jvp(lambda q: others(q, v), (q,), (rate,))[1]
+
+    by_wrenches, by_joints = jax.vmap(others_by_q, out_axes=-1)(of_impulses.tangents(model))
+    by_q = (
+        of_impulses.spread(by_wrenches, of_wrenches[:, None]),
+        of_impulses.spread(by_joints, of_joints),
+    )
+    G_q = dt * by_rnea.dtau_dq - generalized(by_q)
     start_by_v = jax.jacfwd(lambda v: free_motion(model, v, dt, trees).start)(v)
     G_v = dt * by_rnea.dtau_dv - matmul(by_rnea.M, start_by_v)
     if constraints or tendons is not None:
@@ -123,15 +139,76 @@ def contact_step_derivatives(
     by_state = -matmul(inverse_H, jnp.concatenate([G_q, G_v], axis=1))
     dv_next = jnp.concatenate([by_state, dt * inverse_H], axis=1)
 
-    def column(*changes: Array) -> tuple[Array, Array]:
-        """The changes (nv,) of q and v after the step."""
-        ends, (q_dot, v_dot) = jax.jvp(end, (q, v, v_next), changes)
-        return displacement.unchecked(model, ends[0], q_dot), v_dot
+    of_end = _Columns.of(of_joints)
 
-    no_rates = jnp.zeros_like(rates)
-    dq, dv = (jnp.concatenate(x) for x in ((rates, no_rates, no_rates), (none, one, none)))
-    AB = jnp.concatenate(jax.vmap(column, out_axes=1)(dq, dv, dv_next.T))
+    def end_by(change_q: Array, change_v: Array, change_v_next: Array) -> Array:
+        """The changes (2, nv) of q and v after the step."""
+        rate = configuration_rate.unchecked(model, q, change_q)
+        ends, (q_dot, v_dot) = jax.jvp(end, (q, v, v_next), (rate, change_v, change_v_next))
+        return jnp.stack([displacement.unchecked(model, ends[0], q_dot), v_dot])
+
+    # Tangents of each argument while the two others are constant.
+    shares = np.eye(3, dtype=model.dtype)[:, :, None, None] * of_end.tangents(model)
+    changes = jax.vmap(end_by, out_axes=-1)(*jnp.asarray(shares.reshape(3, -1, model.nv)))
+    by_q, by_v, by_v_next = (
+        of_end.spread(x, of_joints).reshape(2 * model.nv, model.nv)
+        for x in jnp.split(changes, 3, axis=-1)
+    )
+    AB = matmul(by_v_next, dv_next)
+    AB += jnp.concatenate([by_q, by_v, jnp.zeros_like(by_q)], axis=1)
     return StepDerivatives(*end(q, v, v_next), AB[:, : 2 * model.nv], AB[:, 2 * model.nv :])
+
+
+class _Columns(NamedTuple):
+    """The columns of a sparse matrix in groups whose columns have no row in common.
+
+    `groups` (columns,): the number of the group of each column; `count`: the number of groups.
+    """
+
+    groups: np.ndarray
+    count: int
+
+    @classmethod
+    def of(cls, depends: np.ndarray) -> _Columns:
+        """The groups of a matrix of zeros (False) and other entries; each column joins the first
+        group that is possible."""
+        groups, taken = [], []
+        for column in depends.T:
+            free = [k for k, rows in enumerate(taken) if not np.any(rows & column)]
+            if not free:
+                taken.append(np.zeros_like(column))
+            group = free[0] if free else len(taken) - 1
+            taken[group] = taken[group] | column
+            groups.append(group)
+        return cls(np.array(groups, int), len(taken))
+
+    def tangents(self, model: Model) -> Float[np.ndarray, "count columns"]:
+        """The sum of the unit vectors of each group."""
+        members = np.arange(self.count)[:, None] == self.groups
+        return members.astype(model.dtype)
+
+    def spread(
+        self, products: Float[Array, "... count"], depends: np.ndarray
+    ) -> Float[Array, "... columns"]:
+        """The matrix whose products with the tangents are given; `depends` broadcasts to it."""
+        columns = take_rows(jnp.moveaxis(products, -1, 0), self.groups)
+        return jnp.where(depends, jnp.moveaxis(columns, 0, -1), 0)
+
+
+def _dependences(model: Model, scene: Scene, coupled: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Which velocities change the wrench on each body (nb, nv), and the impulse on each joint.
+
+    The second array (nv, nv) is also that of the end of the step, which moves each joint alone.
+    """
+    if coupled:
+        return np.ones((model.nb, model.nv), bool), np.ones((model.nv, model.nv), bool)
+    topology = model.topology
+    body, moves = topology.dof_body, topology.supports.T  # moves[i, j]: body j moves body i
+    in_pairs = contact_bodies(model, scene)[len(scene.frames) :]
+    in_pairs = in_pairs[in_pairs >= 0]
+    moves = moves.copy()
+    moves[in_pairs] = np.any(moves[in_pairs], axis=0)
+    return moves[:, body], body[:, None] == body
 
 
 def _jacobians_of_wrenches(
