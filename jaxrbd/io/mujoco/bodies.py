@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from ..._math.rows import rows_or_world
 from ...algorithms.kinematics import Kinematics, forward_kinematics
-from ...algorithms.places import Places, places_from_first_root, wrenches_at_points
+from ...algorithms.places import Places, find_places, wrenches_at_points
 from ...contact import ContactStep, Scene
 from ...contact.contacts import find_contacts, opposed
 from ...errors import ArgumentError
@@ -82,8 +82,9 @@ class MujocoBodies(eqx.Module):
         - `q` (nq,) or its `Kinematics`: the configuration before the step;
         - `step`: the result of `contact_step` for the scene, and `dt` in s its duration.
 
-        In N m and N. They are the forces of jaxrbd's contacts in the convention of MuJoCo. Raises
-        ArgumentError for a step of a scene with another number of contacts.
+        In N m and N. They are the forces of jaxrbd's contacts in the convention of MuJoCo. Rows of
+        bodies that are fixed to the world are zero. Raises ArgumentError for a step of a scene with
+        another number of contacts.
         """
         if step.impulse.shape != (scene.size, 3):
             raise ArgumentError(
@@ -107,9 +108,9 @@ class MujocoBodies(eqx.Module):
 
     def _poses(self, model: Model, kinematics: Kinematics) -> tuple[Places, Pose]:
         """The frames of the bodies, and their poses relative to the centers of mass."""
-        places, X = places_from_first_root(model, kinematics, self.frames)
-        roots = np.array(self.roots, int)
-        X = Pose(X.R, X.p - X.p[roots])
+        places, roots = find_places(model, kinematics, self.frames), np.array(self.roots, int)
+        (R, p), p_WR = places.X
+        X = Pose(R, (p - p[roots]) + (p_WR - p_WR[roots]))  # relative to the first body of the tree
         inertia = transform_inertia(X, jnp.asarray(self.inertia, model.dtype))
         tree = jnp.zeros_like(inertia).at[roots].add(inertia)
         return places, Pose(X.R, X.p - inertia_center_of_mass(tree)[roots])
