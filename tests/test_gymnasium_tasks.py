@@ -193,11 +193,9 @@ def test_changes_of_a_task():
 
 
 def test_wrong_names():
-    with pytest.raises(
-        ArgumentError, match="name is 'Ant', expected one of Ant-v5, Half.*'Ant-v5'"
-    ):
+    with pytest.raises(ArgumentError, match=r"name is 'Ant', expected one of Ant-v5, .*'Ant-v5'"):
         envs.gymnasium_task("Ant")
-    with pytest.raises(ArgumentError, match="no field 'substep', .*did you mean 'substeps'"):
+    with pytest.raises(ArgumentError, match=r"no field 'substep', .*did you mean 'substeps'"):
         envs.gymnasium_task("Ant-v5", substep=3)
     with pytest.raises(ArgumentError, match="no field 'omitted'"):
         envs.gymnasium_task("Ant-v5", omitted=())
@@ -207,14 +205,14 @@ def test_wrong_names():
 
 def test_gymnasium_is_optional(monkeypatch, tmp_path):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ArgumentError, match="1.1 or later: pip install gymnasium mujoco"):
+    with pytest.raises(ArgumentError, match=r"1\.1 or later: pip install gymnasium mujoco"):
         envs.gymnasium_task("Ant-v5")
     with pytest.raises(ArgumentError, match="pip install gymnasium mujoco"):
         learning.load_task("Ant-v5")
     assert "Ant-v5" in learning.task_names()
     found = types.SimpleNamespace(origin=str(pathlib.Path(tmp_path, "__init__.py")))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: found)
-    with pytest.raises(ArgumentError, match="no file ant.xml, expected gymnasium 1.1 or later"):
+    with pytest.raises(ArgumentError, match=r"no file ant\.xml, expected gymnasium 1\.1 or later"):
         envs.gymnasium_task("Ant-v5")
 
 

@@ -389,12 +389,10 @@ class MjcfTask(Env):
         if sensors.sensors:
             exact = jnp.concatenate([physics.readings[name] for name in sensors.names])
             arrays |= sensors.by_name(sensors.with_noise(key, exact))
-        observed = [
-            jnp.ravel(arrays[entry])
-            if isinstance(entry, str)
-            else _observed(entry, params, physics)
-            for entry in self.observations
-        ]
+        observed = []
+        for entry in self.observations:
+            known = isinstance(entry, str)
+            observed.append(jnp.ravel(arrays[entry]) if known else _value(entry, params, physics))
         return jnp.concatenate([jnp.zeros(0, params.model.dtype), *observed])
 
     def terms(self, params, before, action, after):
@@ -488,11 +486,13 @@ def _entries(
     if not isinstance(names, Sequence) or isinstance(names, str):
         raise ArgumentError(f"{what} is {names!r}, expected a sequence of names")
     given = (*robot.sensors.names, *dict(robot.sensors.left_out))
+    functions = what == "observations"
+    or_function = " or a function" if functions else ""
     for name in names:
-        if what == "observations" and callable(name):
+        if functions and callable(name):
             continue
         if not isinstance(name, str):
-            raise ArgumentError(f"{what} has the entry {name!r}, expected a name")
+            raise ArgumentError(f"{what} has the entry {name!r}, expected a name{or_function}")
         if name in _STATE and name in given:
             raise ArgumentError(
                 f"{name!r} in {what} is a sensor of the file, and also a part of observations: "
@@ -535,7 +535,7 @@ def _checked_ranges(
     return tuple(found)
 
 
-def _observed(function: Observed, params: MjcfParams, physics: MjcfPhysics) -> Array:
+def _value(function: Observed, params: MjcfParams, physics: MjcfPhysics) -> Array:
     """The result of a function of `observations`. Raises ArgumentError for no array (n,)."""
     found = function(params, physics)
     if jnp.ndim(found) != 1 or jnp.result_type(found) != params.model.dtype:
