@@ -19,7 +19,7 @@ from support.zoo import close
 gymnasium = pytest.importorskip("gymnasium")
 mujoco = pytest.importorskip("mujoco")
 
-SOME = ("Ant-v5", "Hopper-v5", "InvertedDoublePendulum-v5", "Pusher-v5")
+SOME = ("Ant-v5", "Hopper-v5", "Reacher-v5", "Pusher-v5")
 ENDING = ("Ant", "Hopper", "Walker2d", "Humanoid", "InvertedPendulum", "InvertedDoublePendulum")
 
 
@@ -64,15 +64,18 @@ def test_observations_and_rewards_are_those_of_gymnasium(name):
     """Gymnasium's own `step`, where only the simulation is replaced by a random state."""
     (env, params), gym = ours(name), theirs(name)
     rng = np.random.default_rng(0)
-    home = gym.init_qpos
+    nq, nv = gym.model.nq, gym.model.nv
+    # Small and large changes of all coordinates, then of one coordinate: one that ends an episode.
+    single = [(0.004, i, change) for i in (1, 2) if i < nq for change in (-1.2, -0.3, 0.3, 1.2)]
     expected, states = [], []
-    for size in (0.004, 0.05, 0.5, 1.5):  # small and large changes: healthy and unhealthy
-        positions = home + rng.uniform(-size, size, (2, len(home)))
-        speeds = 12 * size * rng.normal(size=(2, gym.model.nv))
+    for size, i, change in [(0.004, 0, 0.1), (0.05, 0, 0), (0.5, 0, 0), (1.5, 0, 0), *single]:
+        positions = gym.init_qpos + rng.uniform(-size, size, (2, nq))
+        speeds = 12 * size * rng.normal(size=(2, nv))
+        positions[1, i] += change
         control = rng.uniform(*gym.model.actuator_ctrlrange.T)
         gym.set_state(positions[0], speeds[0])
         before = state_of_gymnasium(gym, params)
-        end_at(gym, positions[1], speeds[1])
+        end_at(gym, positions[1], speeds[1] + 150 * (change == 0.1))  # a speed that ends an episode
         observation, reward, terminated, _, info = gym.step(control)
         after = state_of_gymnasium(gym, params)
         names = [key for key in info if key.startswith("reward_") or key.endswith("_penalty")]
