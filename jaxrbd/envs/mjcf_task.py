@@ -153,8 +153,8 @@ class MjcfTask(Env):
     - action (n,): the control is `control_center + control_scale * action`;
     - physics: an `MjcfPhysics`; parameters: an `MjcfParams`.
 
-    The environment stores `rewards` and `control_range` as tuples. The functions are compared by
-    identity: two tasks with the same function are equal. Force sensors know the forces of contacts,
+    The environment stores `rewards` and `control_range` as tuples. Two tasks with equal functions
+    are equal; plain functions are compared by identity. Force sensors know the forces of contacts,
     and not those of constraints between frames and of spatial tendons, so a task with both is
     refused. Needs the package mujoco (`pip install mujoco`). Raises ArgumentError, which names the
     element, for a robot without actuators, an unknown keyframe, sensor, reward term or actuator, an

@@ -24,6 +24,8 @@ _TASKS: dict[str, Any] = {  # values: envs.Env, frozen dataclasses
     "humanoid-stand": envs.HumanoidStand(),
 }
 
+_RUNNERS = {"batch": 64, "horizon": 64, "rate": 5e-4, "reward_scale": 0.03}
+
 # Settings other than the defaults, by task and algorithm.
 _SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
     ("cart-pole", "shac"): {
@@ -41,6 +43,8 @@ _SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
         "action_limit": 1.0,
     },
     ("quadruped-trot", "shac"): {"updates": 300, "rate": 2e-3, "last_noise": 0.0},
+    ("HalfCheetah-v5", "ppo"): {**_RUNNERS, "updates": 500},
+    ("Hopper-v5", "ppo"): {**_RUNNERS, "updates": 1000},
 }
 
 # Settings of the environment in a training, by task and algorithm.
