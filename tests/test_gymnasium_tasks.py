@@ -202,8 +202,8 @@ def test_wrong_names():
         envs.gymnasium_task("Ant-v5", substep=3)
     with pytest.raises(ArgumentError, match="no field 'omitted'"):
         envs.gymnasium_task("Ant-v5", omitted=())
-    with pytest.raises(ArgumentError, match="time_step is 0, expected more than 0"):
-        envs.gymnasium_task("Hopper-v5", time_step=0)
+    with pytest.raises(ArgumentError, match=r"time_step is 0\.0, expected more than 0"):
+        envs.gymnasium_task("Hopper-v5", time_step=0.0)
 
 
 def test_gymnasium_is_optional(monkeypatch, tmp_path):

@@ -372,7 +372,7 @@ def half_of_the_action(params, physics):
 def test_functions_as_observations_and_the_forces_of_limits_and_contacts():
     task = envs.MjcfTask(
         PRESSED,
-        {"alive": 1},
+        {"alive": 1.0},
         ["limit_force", half_of_the_action, "cfrc_ext"],
         draw_start=at_the_end,
         substeps=10,

@@ -17,7 +17,6 @@ import time
 from typing import Any
 
 import jax
-import numpy as np
 
 from benchmarks.studies import common
 from jaxrbd import envs
@@ -90,7 +89,7 @@ def main() -> None:
             diverged += rollout.diverged
         theirs = gymnasium_rate(name, min(given.batches), given.seconds)
         ratio = f"{found[-1] / theirs:.2g}"
-        texts = [f"{np.format_float_positional(x, 3, fractional=False)}" for x in (*found, theirs)]
+        texts = [f"{float(f'{x:.3g}'):,.0f}" for x in (*found, theirs)]
         common.row(name, *texts, ratio, rollout.program.compilation)
         if diverged:
             print(f"{name}: {diverged} steps diverged")

@@ -25,6 +25,9 @@ from ..model.names import similar_names
 from .environment import uniform
 from .mjcf_task import MjcfParams, MjcfPhysics, MjcfTask, Observed, RewardTerm
 
+# A scalar or a condition: a function of the parameters and the state.
+Value = Callable[[MjcfParams, MjcfPhysics], Array]
+
 # ------------------------------------------------------------------------------ parts of a state
 
 
@@ -117,7 +120,7 @@ def _pusher(params: MjcfParams, physics: MjcfPhysics) -> Array:
 class _Speed:
     """The mean speed in a step of a coordinate, which is a function of the state."""
 
-    coordinate: Observed
+    coordinate: Value
     time_step: float
 
     def __call__(self, params, before, action, after):
@@ -128,7 +131,7 @@ class _Speed:
 class _Healthy:
     """1 in a healthy state, and 0 in the others."""
 
-    is_healthy: Observed
+    is_healthy: Value
 
     def __call__(self, params, before, action, after):
         return self.is_healthy(params, after).astype(action.dtype)
@@ -138,7 +141,7 @@ class _Healthy:
 class _Unhealthy:
     """Whether a state is not healthy."""
 
-    is_healthy: Observed
+    is_healthy: Value
 
     def __call__(self, params, physics):
         return ~self.is_healthy(params, physics)
@@ -288,8 +291,8 @@ class _Task(NamedTuple):
     start: tuple[float, float]
     draw_start: Callable[[MjcfParams, Array], tuple[Array, Array]]
     observations: tuple[Observed | str, ...]
-    forward: tuple[float, Observed] | None = None
-    healthy: tuple[float, Observed] | None = None
+    forward: tuple[float, Value] | None = None
+    healthy: tuple[float, Value] | None = None
     rewards: Mapping[str, float | tuple[float, RewardTerm]] = {}
     sensors: tuple[str, ...] = ()
     episode_steps: int = 1000
