@@ -461,6 +461,7 @@ def gymnasium_task(name: str, **changes: Any) -> MjcfTask:
       `cinert` and `cvel` are from the last evaluation within MuJoCo's step, before the state
       reaches its end.
     - A state that is not finite ends the episode, see `State.diverged`.
+    - The constant 1 in the reward of HumanoidStandup has the name `alive`.
 
     Raises ArgumentError for an unknown name or field, if the package gymnasium is not installed or
     older than 1.1 (`pip install gymnasium`), and as `MjcfTask`. Source: Gymnasium, the modules
@@ -476,31 +477,34 @@ def gymnasium_task(name: str, **changes: Any) -> MjcfTask:
             hint = similar_names(field, fields)
             raise ArgumentError(f"MjcfTask has no field {field!r}, expected one of {fields}{hint}")
     task = _TASKS[name]
-    settings = {
-        "time_step": task.timestep * task.frame_skip,
-        "substeps": task.frame_skip,
-        "episode_steps": task.episode_steps,
-        "start": task.start,
-        "draw_start": task.draw_start,
-        "observations": task.observations,
-        "sensors": task.sensors,
-        "implicit": False,  # the actuators are motors, whose forces do not depend on the state
-        **changes,
-    }
-    rewards = dict(task.rewards)
+    time_step = changes.get("time_step", task.timestep * task.frame_skip)
+    rewards, fails = dict(task.rewards), None
     if task.forward is not None:
         weight, coordinate = task.forward
-        rewards["reward_forward"] = (weight, _Speed(coordinate, settings["time_step"]))
+        rewards["reward_forward"] = (weight, _Speed(coordinate, time_step))
     if task.healthy is not None:
         weight, is_healthy = task.healthy
         rewards["reward_survive"] = (weight, _Healthy(is_healthy))
-        settings = {"fails": _Unhealthy(is_healthy), **settings}
-    settings = {"rewards": rewards, **settings}
-    return MjcfTask(**({} if "path" in changes else {"path": _find_file(task.file)}), **settings)
+        fails = _Unhealthy(is_healthy)
+    settings = {
+        "rewards": rewards,
+        "observations": task.observations,
+        "sensors": task.sensors,
+        "fails": fails,
+        "start": task.start,
+        "draw_start": task.draw_start,
+        "episode_steps": task.episode_steps,
+        "time_step": time_step,
+        "substeps": task.frame_skip,
+        "implicit": False,  # the actuators are motors, whose forces do not depend on the state
+    }
+    if "path" not in changes:
+        settings["path"] = _find_file(task.file)
+    return MjcfTask(**{**settings, **changes})
 
 
 def _find_file(file: str) -> str:
-    """The path of an MJCF file of gymnasium. Does not import gymnasium, which takes a second."""
+    """The path of an MJCF file of the package gymnasium, whose code is not imported."""
     spec = importlib.util.find_spec("gymnasium")
     origin = None if spec is None else spec.origin
     if origin is None:
