@@ -250,7 +250,7 @@ def test_a_tolerance_decreases_outside_of_its_bounds():
         ({"observations": ["qpos"]}, "'qpos' in observations is unknown, expected one of q, v, "),
         ({"observations": ["gyr"]}, "or a sensor: 'gyro'.*; did you mean 'gyro'"),
         ({"control_range": {"kne": (0, 1)}}, "did you mean 'knee'"),
-        ({"sensors": ["q"]}, "'q' in sensors is unknown, expected one of touch, or a sensor"),
+        ({"sensors": ["q"]}, "'q' in sensors is unknown, .* touch, limit_force, cfrc_ext, or a s"),
         ({"sensors": ["pressure"]}, "sensor 'pressure' was left out: .* the kind 'touch'"),
         ({"keyframe": "stand"}, "keyframe is 'stand', expected one of 'crouch'$"),
         ({"keyframe": "croch"}, "expected one of 'crouch'; did you mean 'crouch'"),
@@ -267,7 +267,9 @@ def test_a_tolerance_decreases_outside_of_its_bounds():
         ({"rewards": {"a": (1.0, abs, 2)}}, "the reward term 'a' is .*, expected a pair"),
         ({"control_range": ["hip"]}, "control_range is .*, expected a mapping from names"),
         ({"control_range": {"hip": (None, 1)}}, r"control_range of 'hip' is \(None, 1\)"),
-        ({"observations": [["q"]]}, r"observations has the entry \['q'\], expected a name"),
+        ({"observations": [["q"]]}, r"observations has the entry \['q'\], expected a name or a f"),
+        ({"sensors": [fallen]}, r"sensors has the entry <function fallen.*>, expected a name$"),
+        ({"draw_start": 1}, "draw_start is 1, expected a function or None"),
     ],
 )
 def test_wrong_settings_are_named(env, settings, message):
@@ -343,6 +345,53 @@ def test_rewards_and_failures_are_numbers():
     many = envs.MjcfTask(text, {"alive": 1}, ["v"], fails=lambda *x: jnp.ones(3))
     with pytest.raises(ArgumentError, match=r"fails returns the shape \(3,\), expected one value"):
         many.failed(None, None)
+
+
+# A ball that rests on the ground, and a slider that a motor pushes against the end of its rail.
+PRESSED = """
+<mujoco>
+  <worldbody>
+    <geom type="plane" size="5 5 1"/>
+    <body name="ball" pos="0 0 0.1"><freejoint/><geom name="ball" size="0.1" mass="3"/></body>
+    <body name="cart" pos="0 0 1"><joint name="rail" type="slide" axis="1 0 0" range="-1 0.5"
+      limited="true"/><geom size="0.1" mass="2" contype="0" conaffinity="0"/></body>
+  </worldbody>
+  <actuator><motor joint="rail" gear="40" ctrlrange="-1 1"/></actuator>
+</mujoco>
+"""
+
+
+def at_the_end(params, key):
+    return params.home.at[-1].set(0.5), params.home_velocity
+
+
+def half_of_the_action(params, physics):
+    return physics.action / 2
+
+
+def test_functions_as_observations_and_the_forces_of_limits_and_contacts():
+    task = envs.MjcfTask(
+        PRESSED,
+        {"alive": 1.0},
+        ["limit_force", half_of_the_action, "cfrc_ext"],
+        draw_start=at_the_end,
+        substeps=10,
+    )
+    params = task.default_params()
+    state = task.reset(params, jax.random.key(0))
+    close(state.physics.q[-1], 0.5)
+    assert not np.any(state.observation)
+    after = jax.jit(task.step)(params, state, jnp.array([0.5]))
+    limit_force, half, forces = np.split(after.observation, [7, 8])
+    close(limit_force, [0] * 6 + [-20], 0.02)
+    close(half, [0.25])
+    close(forces, [0, 0, 0, 0, 0, 3 * 9.81] + [0] * 6, 0.02)  # [moment; force] on the ball
+    wide = dataclasses.replace(task, observations=[lambda *x: jnp.ones((2, 2))])
+    with pytest.raises(ArgumentError, match=r"the function <lambda> of observations returns shap"):
+        jax.eval_shape(wide.reset, params, jax.random.key(0))
+    short = dataclasses.replace(task, draw_start=lambda *x: (jnp.ones(3), jnp.ones(7)))
+    with pytest.raises(ArgumentError, match=r"q has shape \(3,\), expected \(8,\)"):
+        jax.eval_shape(short.reset, params, jax.random.key(0))
 
 
 def test_a_robot_without_actuators_is_refused():

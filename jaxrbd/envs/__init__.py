@@ -12,6 +12,7 @@ from .batches import AutoReset, Vectorized, auto_reset, vectorize
 from .cart_pole import CartPoleParams, CartPoleSwingUp
 from .double_pendulum import DoublePendulumParams, DoublePendulumSwingUp
 from .environment import Env, State
+from .gymnasium_tasks import GYMNASIUM_TASKS, gymnasium_task
 from .hopper import Hopper, HopperParams
 from .humanoid import HumanoidStand
 from .legged import LeggedParams, LeggedPhysics
@@ -64,6 +65,9 @@ __all__ = [
     "QuadrupedJoystick",
     "QuadrupedStand",
     "QuadrupedTrot",
+    # tasks of Gymnasium
+    "GYMNASIUM_TASKS",
+    "gymnasium_task",
     # reward terms
     "tolerance",
 ]

@@ -25,7 +25,7 @@ from ..contact import (
     step_wrenches,
 )
 from ..errors import ArgumentError, listed
-from ..io.mujoco import Imported, load_mjcf
+from ..io.mujoco import Imported, MujocoBodies, MujocoCoordinates, load_mjcf
 from ..model import Model, arguments
 from ..model.joint_places import is_free
 from ..model.names import similar_names
@@ -35,22 +35,25 @@ from ..tendons import SpatialTendon, Tendons
 from .environment import Env, Parameter, substeps, uniform
 from .keyframes import find_keyframe
 
-# The parts of an observation besides the sensors.
-_STATE = ("q", "v", "activation", "action", "touch")
+# The forces of a step, and all parts of an observation besides the sensors.
+_FORCES = ("touch", "limit_force", "cfrc_ext")
+_STATE = ("q", "v", "activation", "action", *_FORCES)
 
 
 class MjcfParams(NamedTuple):
     """The parameters of a `MjcfTask`.
 
-    - `model`, `scene`, `actuators`, `filter`, `sensors`, `passive`, `tendons`, `constraints`: the
-      parts of `io.mujoco.Imported`; the model has dissipation, the sensors are those of the task,
-      and the tendons are those that act, or all of them if a sensor reads tendons;
+    - `model`, `scene`, `actuators`, `filter`, `sensors`, `passive`, `tendons`, `constraints`,
+      `coordinates`, `bodies`: the parts of `io.mujoco.Imported`; the model has dissipation, the
+      sensors are those of the task, and the tendons are those that act, or all of them if a sensor
+      reads tendons;
     - `delay`: the `Delay` of the controls, or None;
     - `home` (nq,), `home_velocity` (nv,), `home_activation` (n,): the start of an episode, before
       the random change;
     - `start` (2,): the ranges of the random change. The coordinates of the start are uniform within
       `home` +- `start[0]` rad or m, except those of free joints, and the velocities are uniform
-      within `home_velocity` +- `start[1]` m/s or rad/s;
+      within `home_velocity` +- `start[1]` m/s or rad/s. If the task has `draw_start`, this function
+      defines their meaning;
     - `control_center`, `control_scale` (n,): the control is `center + scale * action`;
     - `weights`: the weights of the reward terms.
     """
@@ -64,6 +67,8 @@ class MjcfParams(NamedTuple):
     passive: PassiveForces
     tendons: Tendons
     constraints: tuple[Constraint, ...]
+    coordinates: MujocoCoordinates
+    bodies: MujocoBodies
     home: Parameter
     home_velocity: Parameter
     home_activation: Parameter
@@ -82,7 +87,9 @@ class MjcfPhysics(NamedTuple):
     - `time` () in s: the time since the start of the episode;
     - `readings`: the exact readings of the sensors by name, in this state with the acceleration of
       the last step of the physics. After a reset, the acceleration and the contact forces are zero.
-      The entry "touch" (k,) in N, if the task uses it, has the normal force of each contact.
+      The following entries are the mean forces in the last step of the physics, if the task uses
+      them: "touch" (k,) in N, the normal force of each contact; "limit_force" (nv,) in N or N m,
+      the forces of joint limits; "cfrc_ext" (bodies, 6), as `io.mujoco.MujocoBodies.cfrc_ext`.
     """
 
     q: Float[Array, " nq"]
@@ -92,11 +99,14 @@ class MjcfPhysics(NamedTuple):
     action: Float[Array, " n"]
     last_action: Float[Array, " n"]
     time: Float[Array, ""]
-    readings: dict[str, Float[Array, " width"]]
+    readings: dict[str, Float[Array, "..."]]
 
 
 # A function of the parameters, the state before the step, the action and the state after the step.
 RewardTerm = Callable[[MjcfParams, MjcfPhysics, Array, MjcfPhysics], Array]
+
+# A part of an observation, (n,): a function of the parameters and the state.
+Observed = Callable[[MjcfParams, MjcfPhysics], Array]
 
 _REWARDS: Mapping[str, RewardTerm] = {
     "alive": lambda params, before, action, after: jnp.ones((), action.dtype),
@@ -120,13 +130,17 @@ class MjcfTask(Env):
       are `alive` (1) and minus the sum of squares of `action` (the action), `action_rate` (its
       change), `velocity` (v) and `posture` (the displacement from the start `home`);
     - `observations`: names of sensors of the file, and of `q`, `v`, `activation`, `action` (the
-      last one) and `touch` (the normal force of each contact). The observation consists of these
-      arrays, one after another. Sensors have the noise that the file states;
-    - `sensors`: more names, of sensors in `MjcfPhysics.readings` that only rewards use;
+      last one), and the forces `touch`, `limit_force` and `cfrc_ext` of `MjcfPhysics.readings`; or
+      functions of an `MjcfParams` and an `MjcfPhysics` that return an array (n,). The observation
+      consists of these arrays, one after another. Sensors have the noise that the file states;
+    - `sensors`: more names, of sensors and forces in `MjcfPhysics.readings` that only functions
+      use;
     - `fails`: a function of an `MjcfParams` and an `MjcfPhysics` that returns whether the episode
       fails (default: never);
     - `keyframe`: the name of the keyframe at which episodes start (default: `qpos0`);
     - `start`: the ranges of the random start, as `MjcfParams.start`;
+    - `draw_start`: a function of an `MjcfParams` and a random key that returns q and v at the start
+      of an episode (default: uniform, as `MjcfParams.start`);
     - `control_range`: a mapping from the names of actuators to the controls of the actions -1 and
       1. The default is the control range of the file; an actuator without one needs an entry;
     - `time_step` in s, `substeps`: the duration of a step, and its number of steps of the physics;
@@ -139,8 +153,8 @@ class MjcfTask(Env):
     - action (n,): the control is `control_center + control_scale * action`;
     - physics: an `MjcfPhysics`; parameters: an `MjcfParams`.
 
-    The environment stores `rewards` and `control_range` as tuples. The functions are compared by
-    identity: two tasks with the same function are equal. Force sensors know the forces of contacts,
+    The environment stores `rewards` and `control_range` as tuples. Two tasks with equal functions
+    are equal; plain functions are compared by identity. Force sensors know the forces of contacts,
     and not those of constraints between frames and of spatial tendons, so a task with both is
     refused. Needs the package mujoco (`pip install mujoco`). Raises ArgumentError, which names the
     element, for a robot without actuators, an unknown keyframe, sensor, reward term or actuator, an
@@ -150,11 +164,12 @@ class MjcfTask(Env):
 
     path: str
     rewards: Mapping[str, float | tuple[float, RewardTerm]]
-    observations: Sequence[str] = ("q", "v")
+    observations: Sequence[str | Observed] = ("q", "v")
     sensors: Sequence[str] = ()
     fails: Callable[[MjcfParams, MjcfPhysics], Bool[Array, ""]] | None = None
     keyframe: str | None = None
     start: tuple[float, float] = (0.05, 0.05)
+    draw_start: Callable[[MjcfParams, Array], tuple[Array, Array]] | None = None
     control_range: Mapping[str, tuple[float, float]] | None = None
     episode_steps: int = 500
     time_step: float = 0.02
@@ -169,8 +184,8 @@ class MjcfTask(Env):
         robot = load_mjcf(self.path, self.strict)
         found = {
             "rewards": _checked_rewards(self.rewards),
-            "observations": _names(self.observations, "observations", robot, _STATE),
-            "sensors": _names(self.sensors, "sensors", robot, ("touch",)),
+            "observations": _entries(self.observations, "observations", robot, _STATE),
+            "sensors": _entries(self.sensors, "sensors", robot, _FORCES),
             "start": _checked_start(self.start),
             "control_range": _checked_ranges(self.control_range, robot),
             "action_size": len(robot.actuators.names),
@@ -185,8 +200,10 @@ class MjcfTask(Env):
             raise ArgumentError(
                 f"time_step is {self.time_step!r}, expected more than 0, and finite"
             )
-        if self.fails is not None and not callable(self.fails):
-            raise ArgumentError(f"fails is {self.fails!r}, expected a function or None")
+        for name in ("fails", "draw_start"):
+            function = getattr(self, name)
+            if function is not None and not callable(function):
+                raise ArgumentError(f"{name} is {function!r}, expected a function or None")
         params = self._params(robot)  # for its checks
         _require_complete_forces(robot, params.sensors)
         if self.implicit:
@@ -220,6 +237,8 @@ class MjcfTask(Env):
             passive=robot.passive,
             tendons=robot.tendons if reads_tendons else robot.tendons.only_acting(),
             constraints=robot.constraints,
+            coordinates=robot.coordinates,
+            bodies=robot.bodies,
             home=home,
             home_velocity=velocity,
             home_activation=activation,
@@ -238,16 +257,24 @@ class MjcfTask(Env):
     @property
     def _sensor_names(self) -> tuple[str, ...]:
         """The names of the sensors that the task reads, each once."""
+        return tuple(name for name in self._names if name not in _STATE)
+
+    @property
+    def _force_names(self) -> tuple[str, ...]:
+        """The names of the forces that the task reads."""
+        return tuple(name for name in _FORCES if name in self._names)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        """All names in `observations` and `sensors`, each once."""
         names = dict.fromkeys([*self.observations, *self.sensors])
-        return tuple(name for name in names if name not in _STATE)
+        return tuple(name for name in names if isinstance(name, str))
 
     def initial(self, params, key):
         """The start, with random coordinates and velocities; see `MjcfParams.start`."""
-        model, (joints, speed) = params.model, params.start
-        joint_key, speed_key = jax.random.split(key)
-        width = jnp.where(_on_free_joints(model), 0, joints)
-        q = integrate(model, params.home, uniform(joint_key, width))
-        v = params.home_velocity + uniform(speed_key, jnp.full(model.nv, speed, model.dtype))
+        model = params.model
+        q, v = (self.draw_start or _uniform_start)(params, key)
+        q, v = arguments.configuration(model, q), arguments.velocity(model, v)
         no_action = jnp.zeros(self.action_size, model.dtype)
         control = params.control_center
         _, filtered = params.filter.push(params.home_activation, control, self._dt)
@@ -274,11 +301,6 @@ class MjcfTask(Env):
         """The duration of a step of the physics in s."""
         return self.time_step / self.substeps
 
-    @property
-    def _touches(self) -> bool:
-        """Whether the task reads the forces of contacts."""
-        return "touch" in (*self.observations, *self.sensors)
-
     def _without_forces(
         self,
         params: MjcfParams,
@@ -292,8 +314,13 @@ class MjcfTask(Env):
         model, scene = params.model, params.scene
         feels = any(isinstance(sensor, SubtreeSensor) for sensor in params.sensors.sensors)
         f_ext = jnp.zeros((model.nb, 6), model.dtype) if feels else None
-        touches = jnp.zeros(scene.size, model.dtype) if self._touches else None
-        return _Moving(q, v, activation, past, filtered, jnp.zeros_like(v), f_ext, touches)
+        shapes = {
+            "touch": scene.size,
+            "limit_force": model.nv,
+            "cfrc_ext": (len(params.bodies.frames), 6),
+        }
+        forces = {name: jnp.zeros(shapes[name], model.dtype) for name in self._force_names}
+        return _Moving(q, v, activation, past, filtered, jnp.zeros_like(v), f_ext, forces)
 
     def _step(self, params: MjcfParams, moving: _Moving, control: Array) -> _Moving:
         model, scene, dt = params.model, params.scene, self._dt
@@ -319,16 +346,20 @@ class MjcfTask(Env):
             smoothing=self.smoothing,
             tendons=params.tendons,
         )
-        f_ext = touches = None
+        f_ext = None
         if moving.f_ext is not None:
             f_ext = step_wrenches(model, scene, q, step, dt)
-        if moving.touch is not None:
-            touches = touch(model, scene, q, step, dt).normal_force
+        found = {
+            "touch": lambda: touch(model, scene, q, step, dt).normal_force,
+            "limit_force": lambda: step.joint_impulse.limit / dt,
+            "cfrc_ext": lambda: params.bodies.cfrc_ext(model, scene, q, step, dt),
+        }
+        forces = {name: found[name]() for name in self._force_names}
         a = (step.v - v) / dt
-        return _Moving(step.q, step.v, activation, past, filtered, a, f_ext, touches)
+        return _Moving(step.q, step.v, activation, past, filtered, a, f_ext, forces)
 
     def _readings(self, params: MjcfParams, moving: _Moving, time: Array) -> dict[str, Array]:
-        readings = {} if moving.touch is None else {"touch": moving.touch}
+        readings = dict(moving.forces)
         if params.sensors.sensors:
             values = params.sensors(
                 params.model,
@@ -347,13 +378,16 @@ class MjcfTask(Env):
 
     def observe(self, params, physics, key):
         """The arrays of `observations`, one after another; sensors with their noise."""
-        arrays = {name: getattr(physics, name) for name in _STATE if name != "touch"}
+        arrays = {name: getattr(physics, name) for name in _STATE if name not in _FORCES}
         arrays |= physics.readings
         sensors = params.sensors
         if sensors.sensors:
             exact = jnp.concatenate([physics.readings[name] for name in sensors.names])
             arrays |= sensors.by_name(sensors.with_noise(key, exact))
-        observed = [arrays[name] for name in self.observations]
+        observed = []
+        for entry in self.observations:
+            known = isinstance(entry, str)
+            observed.append(jnp.ravel(arrays[entry]) if known else _value(entry, params, physics))
         return jnp.concatenate([jnp.zeros(0, params.model.dtype), *observed])
 
     def terms(self, params, before, action, after):
@@ -380,7 +414,8 @@ class _Moving(NamedTuple):
     - `q`, `v`, `activation`: the state; `past`: the past controls;
     - `filtered`: the control after the delay and the activation dynamics;
     - `a` (nv,): the acceleration of the last step of the physics;
-    - `f_ext` (nb, 6), `touch` (k,): the forces of the contacts, if a sensor needs them.
+    - `f_ext` (nb, 6): the forces of the contacts, if a sensor needs them;
+    - `forces`: the forces of `MjcfPhysics.readings`.
     """
 
     q: Array
@@ -390,7 +425,7 @@ class _Moving(NamedTuple):
     filtered: Array
     a: Array
     f_ext: Array | None
-    touch: Array | None
+    forces: dict[str, Array]
 
 
 def tolerance(
@@ -436,16 +471,23 @@ def _checked_rewards(
     return tuple(terms)
 
 
-def _names(
-    names: Sequence[str], what: str, robot: Imported, others: Sequence[str]
-) -> tuple[str, ...]:
-    """The names of sensors, or of `others`. Raises ArgumentError for other names."""
+def _entries(
+    names: Sequence[str | Observed], what: str, robot: Imported, others: Sequence[str]
+) -> tuple[str | Observed, ...]:
+    """The names of sensors, or of `others`, and functions, which only observations can have.
+
+    Raises ArgumentError for other names.
+    """
     if not isinstance(names, Sequence) or isinstance(names, str):
         raise ArgumentError(f"{what} is {names!r}, expected a sequence of names")
     given = (*robot.sensors.names, *dict(robot.sensors.left_out))
+    functions = what == "observations"
+    or_function = " or a function" if functions else ""
     for name in names:
+        if functions and callable(name):
+            continue
         if not isinstance(name, str):
-            raise ArgumentError(f"{what} has the entry {name!r}, expected a name")
+            raise ArgumentError(f"{what} has the entry {name!r}, expected a name{or_function}")
         if name in _STATE and name in given:
             raise ArgumentError(
                 f"{name!r} in {what} is a sensor of the file, and also a part of observations: "
@@ -486,6 +528,28 @@ def _checked_ranges(
             )
         found.append((name, (float(given[0]), float(given[1]))))
     return tuple(found)
+
+
+def _value(function: Observed, params: MjcfParams, physics: MjcfPhysics) -> Array:
+    """The result of a function of `observations`. Raises ArgumentError for no array (n,)."""
+    found = function(params, physics)
+    if jnp.ndim(found) != 1 or jnp.result_type(found) != params.model.dtype:
+        name = getattr(function, "__name__", repr(function))
+        raise ArgumentError(
+            f"the function {name} of observations returns shape {jnp.shape(found)} and dtype "
+            f"{jnp.result_type(found)}, expected (n,) and {params.model.dtype}"
+        )
+    return jnp.asarray(found)
+
+
+def _uniform_start(params: MjcfParams, key: Array) -> tuple[Array, Array]:
+    """The configuration and the velocity at the start; see `MjcfParams.start`."""
+    model, (joints, speed) = params.model, params.start
+    joint_key, speed_key = jax.random.split(key)
+    width = jnp.where(_on_free_joints(model), 0, joints)
+    q = integrate(model, params.home, uniform(joint_key, width))
+    v = params.home_velocity + uniform(speed_key, jnp.full(model.nv, speed, model.dtype))
+    return q, v
 
 
 def _checked_start(start: tuple[float, float]) -> tuple[float, float]:

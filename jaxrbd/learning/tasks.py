@@ -24,6 +24,8 @@ _TASKS: dict[str, Any] = {  # values: envs.Env, frozen dataclasses
     "humanoid-stand": envs.HumanoidStand(),
 }
 
+_RUNNERS = {"batch": 64, "horizon": 64, "rate": 5e-4, "reward_scale": 0.03}
+
 # Settings other than the defaults, by task and algorithm.
 _SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
     ("cart-pole", "shac"): {
@@ -41,6 +43,8 @@ _SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
         "action_limit": 1.0,
     },
     ("quadruped-trot", "shac"): {"updates": 300, "rate": 2e-3, "last_noise": 0.0},
+    ("HalfCheetah-v5", "ppo"): {**_RUNNERS, "updates": 500},
+    ("Hopper-v5", "ppo"): {**_RUNNERS, "updates": 1000},
 }
 
 # Settings of the environment in a training, by task and algorithm.
@@ -50,8 +54,8 @@ _TRAINING_SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
 
 
 def task_names() -> tuple[str, ...]:
-    """The names of the tasks."""
-    return tuple(_TASKS)
+    """The names of the tasks; those of `envs.GYMNASIUM_TASKS` need gymnasium and mujoco."""
+    return (*_TASKS, *envs.GYMNASIUM_TASKS)
 
 
 def load_task(name: str, algorithm: str | None = None) -> envs.Env:
@@ -59,15 +63,15 @@ def load_task(name: str, algorithm: str | None = None) -> envs.Env:
 
     `algorithm`: "shac", "apg" or "ppo", for the environment in which this algorithm is trained.
     Its episodes can be shorter, so that a training has more starts. Raises ArgumentError for an
-    unknown name.
+    unknown name, and as `envs.gymnasium_task`.
     """
-    if name not in _TASKS:
-        hint = similar_names(str(name), task_names())
-        raise ArgumentError(f"task is {name!r}, expected one of {', '.join(_TASKS)}{hint}")
+    _check_task(name)
+    env = _TASKS[name] if name in _TASKS else envs.gymnasium_task(name)
     if algorithm is None:
-        return _TASKS[name]
+        return env
     _check_algorithm(algorithm)
-    return dataclasses.replace(_TASKS[name], **_TRAINING_SETTINGS.get((name, algorithm), {}))
+    settings = _TRAINING_SETTINGS.get((name, algorithm), {})
+    return dataclasses.replace(env, **settings) if settings else env
 
 
 def algorithm_for(task: str, algorithm: str, steps: int | None = None) -> Algorithm:
@@ -77,7 +81,7 @@ def algorithm_for(task: str, algorithm: str, steps: int | None = None) -> Algori
     which is rounded up to whole updates (default: the usual number). Raises ArgumentError for an
     unknown name, for a number of steps below 1, and for more than 2**31 - 1 updates.
     """
-    load_task(task)
+    _check_task(task)
     _check_algorithm(algorithm)
     found = ALGORITHMS[algorithm](**_SETTINGS.get((task, algorithm), {}))
     if steps is None:
@@ -112,14 +116,20 @@ def load_training(
         raise SavedFileError(
             f"it has no valid task, algorithm, settings and seed: {error}", file=os.fspath(path)
         ) from error
-    if env is None and task not in _TASKS:
+    if env is None and task not in task_names():
         raise SavedFileError(
-            f"its task is {task!r}, expected one of {', '.join(_TASKS)}; or pass its env",
+            f"its task is {task!r}, expected one of {', '.join(task_names())}; or pass its env",
             file=os.fspath(path),
         )
     training = Training(algorithm, load_task(task) if env is None else env, seed, params, task=task)
     training.load(path)
     return training
+
+
+def _check_task(name: str) -> None:
+    if name not in task_names():
+        hint = similar_names(str(name), task_names())
+        raise ArgumentError(f"task is {name!r}, expected one of {', '.join(task_names())}{hint}")
 
 
 def _check_algorithm(name: str) -> None:

@@ -4,6 +4,7 @@ MuJoCo reads and compiles the file, and this package converts the compiled model
 includes, orientations and meshes have the meaning that they have in MuJoCo.
 """
 
+from .bodies import MujocoBodies
 from .coordinates import MujocoCoordinates, MujocoPose, mujoco_pose, pose_from_mujoco
 from .imported import (
     Imported,
@@ -18,6 +19,7 @@ from .imported import (
 __all__ = [
     "Imported",
     "Keyframe",
+    "MujocoBodies",
     "MujocoCoordinates",
     "MujocoPose",
     "from_mujoco",

@@ -33,6 +33,7 @@ from ...sensors import RobotSensors
 from ...spatial import Pose, compose, inverse
 from ...tendons import Tendons
 from .actuation import ReadActuators, read_actuators
+from .bodies import MujocoBodies, read_bodies
 from .coordinates import MujocoCoordinates, read_coordinates
 from .equalities import FollowerRules, read_constraints, read_followers
 from .geometry import read_scene
@@ -93,7 +94,8 @@ class Imported(NamedTuple):
       `model.frame_names`. So `frame_placements(model, q).p[np.array(body_frames)]` is `xpos[1:]`;
     - `site_frames`: for each site of MuJoCo, the index of its frame;
     - `mocap`: for each mocap body, the names of the frames of the bodies and sites that it carries.
-      `place_mocap` places these bodies.
+      `place_mocap` places these bodies;
+    - `bodies`: MuJoCo's `cinert`, `cvel` and `cfrc_ext` of its bodies.
     """
 
     model: Model
@@ -116,6 +118,7 @@ class Imported(NamedTuple):
     body_frames: tuple[int, ...]
     site_frames: tuple[int, ...]
     mocap: dict[str, tuple[str, ...]]
+    bodies: MujocoBodies
 
     def delay(self, dt: ArrayLike) -> Delay | None:
         """The delay of the controls for time steps of dt s, or None if no control has a delay.
@@ -310,6 +313,7 @@ def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[s
     }
     frames = {name: index for index, name in enumerate(model.frame_names)}
     q0 = _configuration(model, coordinates, source.m.qpos0)
+    body_frames = tuple(frames[name] for name in source.bodies[1:])
     found = Imported(
         model=model,
         scene=scene,
@@ -328,9 +332,10 @@ def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[s
         q0=q0,
         coordinates=coordinates,
         omitted=tuple(source.omitted),
-        body_frames=tuple(frames[name] for name in source.bodies[1:]),
+        body_frames=body_frames,
         site_frames=tuple(frames[tree.sites[name]] for name in source.sites),
         mocap=tree.mocap,
+        bodies=read_bodies(source, tree.links, body_frames),
     )
     return found, warned
 
