@@ -88,9 +88,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function):
         return (yield)
     except TypeError as error:
         if ANNOTATIONS and isinstance(error, jaxtyping.TypeCheckError):
-            files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
-            own = [file for file in files if "site-packages" not in file]
-            if own and pathlib.Path(own[-1]).is_relative_to(ROOT / "tests"):
+            frames = traceback.extract_tb(error.__traceback__)
+            files = [pathlib.Path(frame.filename) for frame in frames]
+            folders = ROOT / "jaxrbd", ROOT / "tests"
+            own = [file for file in files if any(map(file.is_relative_to, folders))]
+            if own and own[-1].is_relative_to(ROOT / "tests"):
                 pytest.skip("the annotations refuse an argument of the test")
         raise
 

@@ -105,6 +105,10 @@ class MjcfPhysics(NamedTuple):
 # A function of the parameters, the state before the step, the action and the state after the step.
 RewardTerm = Callable[[MjcfParams, MjcfPhysics, Array, MjcfPhysics], Array]
 
+# As an environment stores them: name, weight and function; name of an actuator and its range.
+_Term = tuple[str, float, RewardTerm]
+_Range = tuple[str, tuple[float, float]]
+
 # A part of an observation, (n,): a function of the parameters and the state.
 Observed = Callable[[MjcfParams, MjcfPhysics], Array]
 
@@ -163,14 +167,14 @@ class MjcfTask(Env):
     """
 
     path: str
-    rewards: Mapping[str, float | tuple[float, RewardTerm]]
+    rewards: Mapping[str, float | tuple[float, RewardTerm]] | tuple[_Term, ...]
     observations: Sequence[str | Observed] = ("q", "v")
     sensors: Sequence[str] = ()
     fails: Callable[[MjcfParams, MjcfPhysics], Bool[Array, ""]] | None = None
     keyframe: str | None = None
     start: tuple[float, float] = (0.05, 0.05)
     draw_start: Callable[[MjcfParams, Array], tuple[Array, Array]] | None = None
-    control_range: Mapping[str, tuple[float, float]] | None = None
+    control_range: Mapping[str, tuple[float, float]] | tuple[_Range, ...] | None = None
     episode_steps: int = 500
     time_step: float = 0.02
     substeps: int = 5
@@ -250,7 +254,7 @@ class MjcfTask(Env):
         return cast(params, model.dtype)
 
     @property
-    def _terms(self) -> tuple[tuple[str, float, RewardTerm], ...]:
+    def _terms(self) -> tuple[_Term, ...]:
         """The reward terms: names, weights and functions."""
         return self.rewards  # pyright: ignore[reportReturnType]
 
@@ -444,8 +448,8 @@ def tolerance(
 
 
 def _checked_rewards(
-    rewards: Mapping[str, float | tuple[float, RewardTerm]],
-) -> tuple[tuple[str, float, RewardTerm], ...]:
+    rewards: Mapping[str, float | tuple[float, RewardTerm]] | tuple[_Term, ...],
+) -> tuple[_Term, ...]:
     """Names, weights and functions of the terms. Raises ArgumentError, which names the term."""
     if isinstance(rewards, tuple) and all(
         isinstance(term, tuple) and len(term) == 3 and callable(term[2]) for term in rewards
@@ -505,8 +509,8 @@ def _entries(
 
 
 def _checked_ranges(
-    ranges: Mapping[str, tuple[float, float]] | None, robot: Imported
-) -> tuple[tuple[str, tuple[float, float]], ...] | None:
+    ranges: Mapping[str, tuple[float, float]] | tuple[_Range, ...] | None, robot: Imported
+) -> tuple[_Range, ...] | None:
     """The control ranges by actuator. Raises ArgumentError for unknown actuators."""
     if ranges is None:
         return None
@@ -565,7 +569,7 @@ def _check_servo(actuators: AffineActuators, params: MjcfParams) -> None:
     The stiffness and the damping are affine in the control.
     """
 
-    def servo(control: Array) -> Any:
+    def servo(control: ArrayLike) -> Any:
         return servo_of_actuators(
             actuators, params.model, params.home, control, params.home_velocity
         )
