@@ -148,6 +148,7 @@ _PACKAGES = {
     "kernels": "absl-py",
     "learn": "optax",
     "mujoco": "mujoco",
+    "onnx": "onnx",
     "pinocchio": "pin",
     "view": "viser 'trimesh[easy]'",
 }

@@ -836,6 +836,7 @@ def test_shells_complete_folders_and_files(capsys):
         "train___out": "_shtab_compgen_dirs",
         "view___html": "_shtab_compgen_files",
         "convert_pos_1": "_shtab_compgen_files",
+        "export_pos_1": "_shtab_compgen_files",
         "convert_pos_0": "_jaxrbd_robots",
     }.items():
         assert re.search(rf"^_shtab_jaxrbd_{name}_COMPGEN={function}$", script, re.M), name

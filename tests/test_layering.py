@@ -55,6 +55,7 @@ ONLY_IN = {
     "shtab": "cli",
     "diffrax": "integrators",
     "optax": "learning",
+    "onnx": "learning",
     "gymnasium": "envs",
 }
 ONLY_IN |= {"viser": "view", "trimesh": "io", "rich": "view", "PIL": "io"}
@@ -237,7 +238,7 @@ before = dict(jax.config.values)
 import jaxrbd
 assert dict(jax.config.values) == before, "a JAX setting changed"
 heavy = {"diffrax", "gymnasium", "lxml", "matplotlib", "mujoco", "optax", "pinocchio", "pytest"}
-heavy = (heavy | {"scipy.optimize", "beartype", "viser", "trimesh"}) & set(sys.modules)
+heavy = (heavy | {"onnx", "scipy.optimize", "beartype", "viser", "trimesh"}) & set(sys.modules)
 assert not heavy, heavy
 jax.config.update("jax_platforms", "no_such_platform")
 try:

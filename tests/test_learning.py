@@ -990,7 +990,8 @@ def test_tasks_and_algorithms_by_name():
 
 
 @pytest.mark.documents
-def test_the_examples_of_the_guide_run(capsys):
+def test_the_examples_of_the_guide_run(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     assert pages.run("learning.md", {}) == 1
     assert len(capsys.readouterr().out.splitlines()) == 3
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -70,6 +70,34 @@ class State(NamedTuple):
         return self.terminated | self.truncated
 
 
+# The names and the sizes of the arrays that make up an observation, in their order.
+Parts = tuple[tuple[str, int], ...]
+
+
+class Interface(NamedTuple):
+    """What a controller on a robot needs besides a policy; None where it is not stated.
+
+    - `observation`: the names and the sizes of the arrays that make up an observation, in their
+      order; if observations are dicts, a dict with such a tuple for each entry;
+    - `actuators`: the n names of the joints or actuators, in the order of the action;
+    - `command`: what each of them gets, with the unit, in words;
+    - `center`, `scale` (n,): the command is `center + scale * action`;
+    - `stiffness`, `damping`, `effort` (n,): the gains and the largest force of the PD control that
+      the actuators apply, as in `actuators.PD`;
+    - `pose`: the coordinates of each joint in the default pose, in the order of q.
+    """
+
+    observation: Parts | dict[str, Parts] | None = None
+    actuators: tuple[str, ...] | None = None
+    command: str | None = None
+    center: Parameter | None = None
+    scale: Parameter | None = None
+    stiffness: Parameter | None = None
+    damping: Parameter | None = None
+    effort: Parameter | None = None
+    pose: Mapping[str, Parameter] | None = None
+
+
 class Env(abc.ABC):
     """An environment: `reset` and `step` as pure functions of its parameters.
 
@@ -86,7 +114,8 @@ class Env(abc.ABC):
     - `time_step` in s: the duration of a step.
 
     A new environment is a frozen dataclass that defines these three values and the abstract methods
-    below. It overrides `configuration` if its physical state has no field `q`, and nothing else.
+    below. It overrides `configuration` if its physical state has no field `q`, and `interface` if
+    its policies control robots.
     """
 
     episode_steps: int
@@ -124,6 +153,10 @@ class Env(abc.ABC):
     def configuration(self, physics: Physics) -> Float[Array, "... nq"]:
         """The configuration of the robot in a physical state, for pictures."""
         return physics.q
+
+    def interface(self, params: Params) -> Interface:
+        """What a controller on a robot needs besides a policy; by default nothing is stated."""
+        return Interface()
 
     def reset(self, params: Params, key: Array) -> State:
         """The state at the start of an episode.
@@ -260,6 +293,22 @@ def _finite(tree: Any) -> Bool[Array, ""]:
 def substeps(step: Callable[[Any], Any], state: Any, count: int) -> Any:
     """The state after `count` applications of `step`."""
     return lax.scan(lambda state, _: (step(state), None), state, length=count)[0]
+
+
+def sizes(arrays: Callable[[], Mapping[str, Array]]) -> Parts:
+    """The names and the sizes of the arrays (n,) that a function returns, in their order.
+
+    The arrays are not computed.
+    """
+    found: list[tuple[str, int]] = []
+    # The result of `eval_shape` would be a dict in the order of the alphabet.
+    jax.eval_shape(lambda: found.extend((name, x.shape[0]) for name, x in arrays().items()))
+    return tuple(found)
+
+
+def pose_by_joint(model: Model, q: Array) -> dict[str, Array]:
+    """The coordinates of each joint in a configuration, for `Interface.pose`."""
+    return {name: q[model.joint(name).q] for name in model.joint_names}
 
 
 def uniform(key: PRNGKeyArray, width: Array) -> Array:

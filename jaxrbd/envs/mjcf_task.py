@@ -32,7 +32,7 @@ from ..model.names import similar_names
 from ..passive import PassiveForces
 from ..sensors import RobotSensors, SubtreeSensor, TendonSensor, touch
 from ..tendons import SpatialTendon, Tendons
-from .environment import Env, Parameter, substeps, uniform
+from .environment import Env, Interface, Parameter, pose_by_joint, substeps, uniform
 from .keyframes import find_keyframe
 
 # The parts of an observation besides the sensors.
@@ -352,14 +352,48 @@ class MjcfTask(Env):
 
     def observe(self, params, physics, key):
         """The arrays of `observations`, one after another; sensors with their noise."""
+        arrays = self._observable(params, physics, key)
+        observed = [arrays[name] for name in self.observations]
+        return jnp.concatenate([jnp.zeros(0, params.model.dtype), *observed])
+
+    def _observable(
+        self, params: MjcfParams, physics: MjcfPhysics, key: Array
+    ) -> dict[str, Float[Array, " width"]]:
+        """The arrays that an observation can have, by name; sensors with their noise."""
         arrays = {name: getattr(physics, name) for name in _STATE if name != "touch"}
         arrays |= physics.readings
         sensors = params.sensors
         if sensors.sensors:
             exact = jnp.concatenate([physics.readings[name] for name in sensors.names])
             arrays |= sensors.by_name(sensors.with_noise(key, exact))
-        observed = [arrays[name] for name in self.observations]
-        return jnp.concatenate([jnp.zeros(0, params.model.dtype), *observed])
+        return arrays
+
+    def interface(self, params):
+        """The command is the control of the actuators of the file.
+
+        The gains are those of the length of each actuator, which is the gear times the position of
+        its joint. They are stated if no actuator is a muscle or has a gain that depends on its
+        length or its rate.
+        """
+
+        def observable() -> dict[str, Array]:
+            key = jax.random.key(0)
+            return self._observable(params, self.initial(params, key), key)
+
+        shapes = jax.eval_shape(observable)
+        actuators, gains = params.actuators, {}
+        if actuators.muscles is None and not np.any(np.asarray(actuators.gain)[:, 1:]):
+            stiffness, damping = -actuators.bias[:, 1], -actuators.bias[:, 2]
+            gains = {"stiffness": stiffness, "damping": damping}
+        return Interface(
+            observation=tuple((name, shapes[name].shape[0]) for name in self.observations),
+            actuators=actuators.names,
+            command="control of the actuators of the MJCF file, in their units",
+            center=params.control_center,
+            scale=params.control_scale,
+            pose=pose_by_joint(params.model, params.home),
+            **gains,
+        )
 
     def terms(self, params, before, action, after):
         found = {name: term(params, before, action, after) for name, _, term in self._terms}

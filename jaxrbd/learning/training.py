@@ -71,6 +71,7 @@ class Training:
     ):
         self.algorithm, self.env, self.seed, self.task = algorithm, env, seed, task
         self.params = env.default_params() if params is None else params
+        self.params_axes = params_axes
         if mesh is not None:
             # With axes of type Explicit, JAX asks every operation on the batch for its split.
             mesh = with_auto_axes(mesh)
