@@ -4,7 +4,6 @@ import dataclasses
 import json
 import os
 import sys
-import types
 
 import equinox as eqx
 import jax
@@ -93,7 +92,6 @@ def session(path):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_policy_in_numpy_and_in_onnx_is_that_of_jax(name, tmp_path):
     training = trained(ALGORITHMS[name], Point(), SIZE, COUNT)
-    training.env = types.SimpleNamespace(interface=lambda _: envs.Interface(), time_step=0.02)
     given, x = observations(training)
     expected = np.asarray(training.policy()(given))
     assert np.std(expected, axis=0).min() > 0.1
@@ -132,7 +130,6 @@ def test_the_layout_of_the_graph(tmp_path):
 def test_the_same_policy_gives_the_same_bytes(tmp_path):
     for name in ("first", "second"):
         training = trained(ALGORITHMS["with a mirror"], Point(), SIZE, COUNT)
-        training.env = types.SimpleNamespace(interface=lambda _: envs.Interface(), time_step=0.02)
         learning.export_policy(training, tmp_path / f"{name}.onnx")
     for ending in ("onnx", "json"):
         first, second = (tmp_path / f"{name}.{ending}" for name in ("first", "second"))
@@ -238,6 +235,16 @@ def test_gains_and_centers_belong_to_the_named_joints(env):
     np.testing.assert_array_equal(np.concatenate([*found.pose.values()]), home)
 
 
+@pytest.mark.slow
+def test_the_described_command_is_the_target_of_the_servos(rng):
+    env = envs.QuadrupedStand()
+    params = env.default_params()._replace(stroke=jnp.asarray(rng.uniform(0.1, 0.5, 12)))
+    action = jnp.asarray(rng.uniform(-1, 1, 12))
+    after = jax.jit(env.step)(params, env.reset(params, jax.random.key(0)), action)
+    found = env.interface(params)
+    np.testing.assert_allclose(after.physics.past[0], found.center + found.scale * action)
+
+
 FILE = """
 <mujoco>
   <compiler angle="radian"/>
@@ -274,6 +281,8 @@ def test_a_task_of_a_file_states_its_actuators():
         "shoulder": [0.2],
         "elbow": [0.0],
     }
+    assert "path" not in env.settings()
+    assert env.settings()["rewards"] == [["velocity", 1.0, "<lambda>"]]
     gain = params.actuators.gain.at[0, 1].set(1.0)  # now it depends on the length
     changed = eqx.tree_at(lambda params: params.actuators.gain, params, gain)
     assert env.interface(changed).stiffness is None
@@ -290,7 +299,7 @@ def test_the_description_of_a_hopper():
     found = json.loads(json.dumps(learning.policy_description(training, params)))
     assert found == {
         "task": "a task",
-        "environment": "Hopper",
+        "environment": {"name": "Hopper", "settings": {"episode_steps": 100, "smoothing": None}},
         "algorithm": "apg",
         "updates": 2,
         "time_step": 0.02,
@@ -403,7 +412,7 @@ def test_the_command_writes_both_files(checkpoint, tmp_path, capsys):
         contents.append((out.read_bytes(), out.with_suffix(".json").read_bytes()))
     assert contents[0] == contents[1]
     description = json.loads(contents[0][1])
-    assert (description["task"], description["environment"]) == ("cart-pole", "Point")
+    assert description["environment"] == {"name": "Point", "settings": {"episode_steps": 6}}
     x = np.array([[0.3], [-0.2]], np.float32)
     expected = learning.load_training(checkpoint, Point()).policy()(jnp.asarray(x, float))
     (found,) = session(out).run(None, {"observation": x})

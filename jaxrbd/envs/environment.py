@@ -8,12 +8,14 @@ truncate long episodes, weight the reward terms, and check the action. They are 
 from __future__ import annotations
 
 import abc
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, PRNGKeyArray, PyTree
@@ -114,8 +116,8 @@ class Env(abc.ABC):
     - `time_step` in s: the duration of a step.
 
     A new environment is a frozen dataclass that defines these three values and the abstract methods
-    below. It overrides `configuration` if its physical state has no field `q`, and `interface` if
-    its policies control robots.
+    below. It overrides `configuration` if its physical state has no field `q`, `interface` if its
+    policies control robots, and `settings` if a setting may differ between two machines.
     """
 
     episode_steps: int
@@ -157,6 +159,16 @@ class Env(abc.ABC):
     def interface(self, params: Params) -> Interface:
         """What a controller on a robot needs besides a policy; by default nothing is stated."""
         return Interface()
+
+    def settings(self) -> dict[str, Any]:
+        """The static settings by name, as values of JSON, which checkpoints state and compare.
+
+        These are the fields of the dataclass. Tuples are lists. A function is stated by its name,
+        and any other object by the name of its class, so a change of its content is not noticed.
+        """
+        if not dataclasses.is_dataclass(self):
+            return {}
+        return {x.name: _plain(getattr(self, x.name)) for x in dataclasses.fields(self)}
 
     def reset(self, params: Params, key: Array) -> State:
         """The state at the start of an episode.
@@ -224,6 +236,19 @@ class Env(abc.ABC):
                 f"term: {sorted(terms)}"
             )
         return {name: params.weights[name] * term for name, term in terms.items()}
+
+
+def _plain(x: Any) -> Any:
+    """A static setting as a value of JSON; see `Env.settings`."""
+    if isinstance(x, tuple | list):
+        return [_plain(y) for y in x]
+    if isinstance(x, Mapping):
+        return {str(key): _plain(y) for key, y in x.items()}
+    if isinstance(x, np.generic):
+        return x.item()
+    if x is None or isinstance(x, bool | int | float | str):
+        return x
+    return getattr(x, "__qualname__", type(x).__qualname__)
 
 
 def typed_keys(keys: ArrayLike, name: str, axes: int) -> Array:

@@ -368,6 +368,12 @@ class MjcfTask(Env):
             arrays |= sensors.by_name(sensors.with_noise(key, exact))
         return arrays
 
+    def settings(self):
+        """The static settings without the path, because a file can move; see `Env.settings`."""
+        found = super().settings()
+        del found["path"]
+        return found
+
     def interface(self, params):
         """The command is the control of the actuators of the file.
 

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from .. import __version__
-from ..envs import AutoReset, Env
+from ..envs import Env
 from ..envs.environment import Interface
 from ..errors import ArgumentError, installation
 from ..io._sealed import replace_file
 from .networks import entry
 from .plain_policy import layer_count, policy_arrays
-from .training import Training
+from .training import Training, without_resets
 
 # The oldest versions with all operators of the graph, so that old programs can read the file.
 _OPERATORS, _FORMAT = 13, 7
@@ -53,7 +53,8 @@ def policy_description(training: Training, params: Any = None) -> dict[str, Any]
     `params`: as in `export_policy`. Units are SI units. What the environment does not state
     (`Env.interface`) is None, and so is an infinite effort.
 
-    - `task`, `algorithm`, `updates`: the training; `environment`: its class;
+    - `task`, `algorithm`, `updates`: the training; `environment`: the name of its class, and its
+      `settings` as in `Env.settings`;
     - `time_step` in s, `control_rate` in Hz: the time between two actions;
     - `observation`: its `size`, the `entry` of an observation that is a dict, and its `parts`, each
       with `name` and `size`, in their order;
@@ -65,7 +66,7 @@ def policy_description(training: Training, params: Any = None) -> dict[str, Any]
     Raises ArgumentError if the training has `params_axes` and there are no `params`, and if the
     sizes that the environment states differ from the sizes of the policy.
     """
-    env = training.env.env if isinstance(training.env, AutoReset) else training.env
+    env = without_resets(training.env)
     if params is None and training.params_axes is not None:
         raise ArgumentError(
             "params is missing, expected the parameters of one robot, because the training has "
@@ -78,7 +79,7 @@ def policy_description(training: Training, params: Any = None) -> dict[str, Any]
     _check_sizes(env, found, parts, size, count)
     return {
         "task": training.task,
-        "environment": type(env).__name__,
+        "environment": {"name": type(env).__name__, "settings": env.settings()},
         "algorithm": training.algorithm_name,
         "updates": len(training.records),
         "time_step": env.time_step,
@@ -171,10 +172,12 @@ def _onnx_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 def _check_sizes(env: Env, found: Interface, parts: Any, size: int, count: int) -> None:
     """Raise ArgumentError if an environment states other sizes than those of its policy."""
-    stated = {"observation": (size if parts is None else sum(n for _, n in parts), size)}
+    stated: dict[str, tuple[Any, Any]] = {}
+    if parts is not None:
+        stated["observation"] = sum(n for _, n in parts), size
     for name in ("actuators", "center", "scale", "stiffness", "damping", "effort"):
-        x = getattr(found, name)
-        stated[name] = (np.shape(x) if x is not None else (count,), (count,))
+        if (x := getattr(found, name)) is not None:
+            stated[name] = np.shape(x), (count,)
     for name, (given, expected) in stated.items():
         if given != expected:
             raise ArgumentError(
