@@ -150,6 +150,7 @@ _PACKAGES = {
     "mujoco": "mujoco",
     "onnx": "onnx",
     "pinocchio": "pin",
+    "torch": "torch",
     "view": "viser 'trimesh[easy]'",
 }
 

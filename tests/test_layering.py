@@ -56,6 +56,7 @@ ONLY_IN = {
     "diffrax": "integrators",
     "optax": "learning",
     "onnx": "learning",
+    "torch": "io",
     "gymnasium": "envs",
 }
 ONLY_IN |= {"viser": "view", "trimesh": "io", "rich": "view", "PIL": "io"}
@@ -238,7 +239,7 @@ before = dict(jax.config.values)
 import jaxrbd
 assert dict(jax.config.values) == before, "a JAX setting changed"
 heavy = {"diffrax", "gymnasium", "lxml", "matplotlib", "mujoco", "optax", "pinocchio", "pytest"}
-heavy = (heavy | {"onnx", "scipy.optimize", "beartype", "viser", "trimesh"}) & set(sys.modules)
+heavy = (heavy | {"onnx", "torch", "scipy.optimize", "beartype", "viser", "trimesh"}) & set(sys.modules)
 assert not heavy, heavy
 jax.config.update("jax_platforms", "no_such_platform")
 try:
