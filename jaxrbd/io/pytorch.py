@@ -1,8 +1,11 @@
 """Functions of JAX as functions of PyTorch tensors, with their first derivatives.
 
-A call compiles its function once for each set of shapes and dtypes. If an argument requires a
-gradient, the call also stores what reverse mode needs, and the backward pass is a second program.
-The functions need PyTorch: `pip install torch`.
+A function is two programs, each compiled once for each set of shapes and dtypes: the function, and
+its vector-Jacobian product, which computes the function again. PyTorch stores only the arguments
+between them. If the first program stored all that reverse mode needs, a gradient of an environment
+would take two thirds of the time, and a gradient of inverse dynamics three times the time, because
+a program needs 1 us for each of hundreds of small arrays. The functions need PyTorch:
+`pip install torch`.
 
 Programs read the memory of tensors, and tensors have the memory of results, without a copy. Results
 are exchanged by DLPack. So are arguments on a GPU; on a CPU the arguments are the NumPy views of
@@ -19,6 +22,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import PyTree
 
@@ -44,8 +48,8 @@ def torch_function(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     once, with respect to each argument that requires a gradient.
 
     Tensors are not copied if they are contiguous and, on a CPU, aligned to 64 bytes, as new tensors
-    are. On a CPU, a call returns when its results are complete. So arguments may be changed in
-    place afterwards, and the derivatives are those at the values of the call.
+    are. The backward pass reads the arguments again, so there PyTorch raises an error if an
+    argument was changed in place after the call.
 
     Raises ArgumentError without PyTorch (`pip install torch`). The returned function raises
     ArgumentError, which names the argument, for what is no tensor or array of JAX, for a tensor on
@@ -57,7 +61,7 @@ def torch_function(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
         {getattr(torch, name) for name in names} for names in (_DTYPES, _WIDE_DTYPES)
     )
     value = jax.jit(functools.partial(_value, function), static_argnums=0)
-    with_pullback = jax.jit(functools.partial(_with_pullback, function), static_argnums=(0, 1))
+    product = jax.jit(functools.partial(_product, function), static_argnums=(0, 1))
 
     def fault(x: Any, device: Any) -> str | None:
         """What is wrong with an argument; `device`: of the first tensor."""
@@ -76,29 +80,28 @@ def torch_function(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     @functools.wraps(function)
     def call(*arguments: Any, **keywords: Any) -> PyTree:
         leaves, structure = jax.tree.flatten((arguments, keywords))
-        tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
-        device = tensors[0].device if tensors else None
+        places = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
+        device = leaves[places[0]].device if places else None
         for place, x in enumerate(leaves):
             if (text := fault(x, device)) is not None:
                 raise ArgumentError(f"{_name(function, arguments, keywords, place)} {text}")
-        arrays = [_array(x) if isinstance(x, torch.Tensor) else x for x in leaves]
-        places = ()
-        if torch.is_grad_enabled():
-            places = tuple(
-                i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor) and x.requires_grad
-            )
-        if not places:
-            floats, others, layout = value(structure, arrays)
-            return layout.joined(_tensors(torch, floats), _tensors(torch, others))
-        found: list[Any] = []
+        tensors = [leaves[i] for i in places]
 
-        def run() -> tuple[Sequence[Any], Callable[..., Any]]:
-            floats, pullback, others, layout = with_pullback(structure, places, arrays)
-            found.extend((others, layout))
-            return _tensors(torch, floats), pullback
+        def arrays(tensors: Sequence[Any]) -> list[Any]:
+            for place, x in zip(places, tensors):
+                leaves[place] = _array(x)
+            return leaves
 
-        floats = apply(run, *(leaves[i] for i in places))
-        others, layout = found
+        def gradients(tensors: Sequence[Any], wanted: Sequence[bool], cotangents: Any) -> list[Any]:
+            chosen = tuple(place for place, want in zip(places, wanted) if want)
+            weights = [_array(x) for x in cotangents]
+            found = iter(_tensors(torch, product(structure, chosen, arrays(tensors), weights)))
+            return [next(found) if want else None for want in wanted]
+
+        floats, others, layout = value(structure, arrays(tensors))
+        floats = _tensors(torch, floats)
+        if floats and torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+            floats = apply(gradients, floats, *tensors)
         return layout.joined(floats, _tensors(torch, others))
 
     return call
@@ -137,34 +140,28 @@ def _value(
     return floats, others, _Layout(found, are_floats)
 
 
-def _with_pullback(
+def _product(
     function: Callable[..., PyTree],
     structure: Any,
     places: tuple[int, ...],
     arrays: Sequence[Array],
-) -> tuple[list[Array], Callable[..., Any], list[Array], _Layout]:
-    """As `_value`, with the function from cotangents of the floats to those of some arguments."""
+    cotangents: Sequence[Array],
+) -> list[Array]:
+    """The vector-Jacobian product of the floats of a result with respect to some arguments."""
 
-    def of_some(chosen: Sequence[Array]) -> tuple[list[Array], tuple[list[Array], _Layout]]:
+    def floats(chosen: Sequence[Array]) -> list[Array]:
         filled = dict(enumerate(arrays)) | dict(zip(places, chosen))
-        floats, *others = _value(function, structure, [*filled.values()])
-        return floats, tuple(others)
+        return _value(function, structure, [*filled.values()])[0]
 
-    chosen = [arrays[place] for place in places]
-    floats, pullback, (others, layout) = jax.vjp(of_some, chosen, has_aux=True)
-    return floats, pullback, others, layout
-
-
-@jax.jit
-def _pulled_back(pullback: Callable[..., Any], cotangents: Sequence[Array]) -> list[Array]:
-    return pullback(cotangents)[0]
+    return jax.vjp(floats, [arrays[place] for place in places])[1](cotangents)[0]
 
 
 @functools.cache
 def _torch() -> tuple[Any, Callable[..., tuple]]:
-    """PyTorch, and a function that calls `run()` as an operation that PyTorch differentiates.
+    """PyTorch, and an operation `(gradients, results, *tensors)` that it differentiates.
 
-    `run()` returns the floats of a result and their pullback to the other arguments.
+    The operation returns the results. Their gradients with respect to the tensors are
+    `gradients(tensors, wanted, cotangents)`, with None where `wanted` is false.
     """
     try:
         import torch  # pyright: ignore[reportMissingImports]
@@ -175,9 +172,10 @@ def _torch() -> tuple[Any, Callable[..., tuple]]:
 
     class Call(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, run: Callable[[], tuple], *tensors: Any) -> tuple:
-            floats, ctx.pullback = run()
-            return tuple(floats)
+        def forward(ctx: Any, gradients: Callable, results: Sequence, *tensors: Any) -> tuple:
+            ctx.gradients = gradients
+            ctx.save_for_backward(*tensors)  # and notice changes in place
+            return tuple(results)
 
         @staticmethod
         def backward(ctx: Any, *cotangents: Any) -> tuple:
@@ -186,8 +184,8 @@ def _torch() -> tuple[Any, Callable[..., tuple]]:
                     "second derivatives of a function of JAX are not available in PyTorch: "
                     "create_graph is True, expected False; differentiate in JAX"
                 )
-            found = _pulled_back(ctx.pullback, [_array(x) for x in cotangents])
-            return None, *_tensors(torch, found)
+            wanted = ctx.needs_input_grad[2:]
+            return None, None, *ctx.gradients(ctx.saved_tensors, wanted, cotangents)
 
     return torch, Call.apply
 
@@ -203,9 +201,11 @@ def _array(tensor: Any) -> Any:
 def _tensors(torch: Any, arrays: Sequence[Array]) -> list[Any]:
     """The tensors with the memory of arrays; random keys stay arrays."""
     if jax.default_backend() == "cpu":
-        jax.block_until_ready(arrays)
+        for x in arrays:
+            x.block_until_ready()  # then the program does not read its arguments any more
     return [
-        x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else torch.from_dlpack(x) for x in arrays
+        torch.from_dlpack(x) if isinstance(x.dtype, np.dtype) else x  # the dtype of a random key
+        for x in arrays
     ]
 
 
