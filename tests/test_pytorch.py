@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import re
 import sys
 
 import jax
@@ -14,6 +15,7 @@ from jaxrbd._math.cast import cast
 from jaxrbd.errors import ArgumentError
 from jaxrbd.io import pytorch
 from jaxrbd.io.pytorch import torch_function
+from support import pages
 from support.jax_events import work
 from support.point import Point
 
@@ -145,6 +147,16 @@ def test_a_policy_of_pytorch_learns_through_an_environment():
         return total
 
     np.testing.assert_allclose(gain.grad, jax.grad(total)(jnp.array([[0.1]])), rtol=1e-12)
+
+
+def test_the_examples_of_the_guide_run():
+    """The blocks `py` of the page: the blocks `python` run without PyTorch."""
+    blocks = re.findall(r"```py\n(.*?)```", (pages.DOCS / "exchange.md").read_text(), re.DOTALL)
+    assert len(blocks) == 2
+    with jax.enable_x64(False):
+        names = {}
+        for block in blocks:
+            exec(block, names)
 
 
 # ------------------------------------------------------------------------- programs and memory
