@@ -110,7 +110,7 @@ def test_a_policy_in_numpy_and_in_onnx_is_that_of_jax(name, tmp_path):
         signs = np.array(training.algorithm.mirror_observation)
         value = [
             np.asarray(networks.values(training.state.critic, training.state.statistics, y))
-            for y in (x, x * signs)
+            for y in map(jnp.asarray, (x, x * signs))
         ]
         assert np.abs(value[0] - value[1]).min() > 1e-4
         assert 5 < np.sum(value[0] > value[1]) < 35
@@ -142,7 +142,7 @@ def test_policies_refuse_observations_of_another_size_and_values_that_are_not_fi
     with pytest.raises(ArgumentError, match=r"shape \(3, 4\), expected \(..., 5\)"):
         policy(np.zeros((3, 4)))
     with pytest.raises(ArgumentError, match=r"shape \(\), expected \(..., 5\)"):
-        policy(0.0)
+        policy(np.zeros(()))
     statistics = training.state.statistics
     broken = statistics._replace(mean=statistics.mean.at[1].set(jnp.inf))
     training.state = training.state._replace(statistics=broken)

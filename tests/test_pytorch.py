@@ -135,7 +135,7 @@ def test_a_policy_of_pytorch_learns_through_an_environment():
         state = step(state, state.observation @ gain)
         rewards.append(state.reward)
     assert isinstance(state.key, jax.Array)
-    assert (state.steps.dtype, state.done.dtype) == (torch.int32, torch.bool)
+    assert (state.steps.dtype, state.terminated.dtype) == (torch.int32, torch.bool)
     assert not state.steps.requires_grad
     sum(x.sum() for x in rewards).backward()
 
