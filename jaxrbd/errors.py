@@ -148,7 +148,9 @@ _PACKAGES = {
     "kernels": "absl-py",
     "learn": "optax",
     "mujoco": "mujoco",
+    "onnx": "onnx",
     "pinocchio": "pin",
+    "torch": "torch",
     "view": "viser 'trimesh[easy]'",
 }
 

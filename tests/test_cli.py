@@ -808,7 +808,7 @@ def test_numbers_that_are_not_finite_are_null(capsys):
 
 # ----------------------------------------------------------------------------- errors, help, status
 
-COMMANDS = ("rollout", "bench", "info", "check", "convert", "view", "train", "play", "completion")
+COMMANDS = tuple("rollout bench info check convert view train play export completion".split())
 
 
 @pytest.mark.parametrize("command", COMMANDS)

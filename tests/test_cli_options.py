@@ -622,7 +622,7 @@ def checkpoint(monkeypatch):
     for function in (load_training, evaluate, motions, save_html):
         monkeypatch.setattr(play_command, function.__name__, function)
     monkeypatch.setattr(play_command, "_tiles", tiles)
-    return asked, point
+    return asked, Point(episode_steps=240)  # as in the task
 
 
 def test_play_prints_the_returns_of_the_episodes(checkpoint, capsys):
@@ -836,6 +836,7 @@ def test_shells_complete_folders_and_files(capsys):
         "train___out": "_shtab_compgen_dirs",
         "view___html": "_shtab_compgen_files",
         "convert_pos_1": "_shtab_compgen_files",
+        "export_pos_1": "_shtab_compgen_files",
         "convert_pos_0": "_jaxrbd_robots",
     }.items():
         assert re.search(rf"^_shtab_jaxrbd_{name}_COMPGEN={function}$", script, re.M), name

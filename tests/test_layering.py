@@ -55,6 +55,8 @@ ONLY_IN = {
     "shtab": "cli",
     "diffrax": "integrators",
     "optax": "learning",
+    "onnx": "learning",
+    "torch": "io",
     "gymnasium": "envs",
 }
 ONLY_IN |= {"viser": "view", "trimesh": "io", "rich": "view", "PIL": "io"}
@@ -237,7 +239,8 @@ before = dict(jax.config.values)
 import jaxrbd
 assert dict(jax.config.values) == before, "a JAX setting changed"
 heavy = {"diffrax", "gymnasium", "lxml", "matplotlib", "mujoco", "optax", "pinocchio", "pytest"}
-heavy = (heavy | {"scipy.optimize", "beartype", "viser", "trimesh"}) & set(sys.modules)
+heavy |= {"onnx", "torch", "scipy.optimize", "beartype", "viser", "trimesh"}
+heavy &= set(sys.modules)
 assert not heavy, heavy
 jax.config.update("jax_platforms", "no_such_platform")
 try:

@@ -26,9 +26,9 @@ from jaxrbd._math.ranks import times
 from jaxrbd.cli import play_command, train_command
 from jaxrbd.errors import ArgumentError, SavedFileError, TrainingError
 from jaxrbd.io import _sealed
-from jaxrbd.learning import checkpoint, networks, optimiser, rollouts
+from jaxrbd.learning import checkpoint, networks, optimiser, rollouts, tasks
 from support import nightly, pages
-from support.point import Point, PointWithSecrets
+from support.point import Point, PointWithDraws, PointWithSecrets, PointWithTwoNumbers
 
 ROOT = pathlib.Path(__file__).parents[1]
 BATCH, HORIZON = 4, 9
@@ -813,6 +813,132 @@ def test_checkpoints_of_the_first_version_and_of_unknown_kinds(tmp_path):
     assert learning.load_checkpoint(path, tree)["key"] == tree["key"]
 
 
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (Point(episode_steps=6), "its environment setting episode_steps is 5, expected 6$"),
+        (PointWithDraws(episode_steps=5), "its environment is 'Point', expected 'PointWithDraws'$"),
+        (envs.auto_reset(Point(episode_steps=6)), "setting episode_steps is 5, expected 6$"),
+        (PointWithTwoNumbers(), "its environment is 'Point', expected 'PointWithTwoNumbers'$"),
+    ],
+)
+def test_a_checkpoint_of_another_environment_is_refused(env, message, tmp_path):
+    training = learning.Training(SMALL["apg"], ENV)
+    training.save(tmp_path / "file")
+    training.env = env
+    with pytest.raises(SavedFileError, match=message):
+        training.load(tmp_path / "file")
+
+
+def with_description(path, version, change):
+    """Write a checkpoint again, with another version and a changed description."""
+    header, body = _sealed.read_sealed(path, "checkpoint", checkpoint.VERSION)
+    change(header["about"])
+    _sealed.write_sealed(path, "checkpoint", version, header, body)
+
+
+def test_checkpoints_that_state_no_environment_still_load(tmp_path):
+    """As those of version 2 of the format, which had no entry for it."""
+    training = learning.Training(SMALL["apg"], ENV, seed=2)
+    training.save(tmp_path / "file")
+    with_description(tmp_path / "file", 2, lambda about: about.pop("environment"))
+    assert set(learning.read_description(tmp_path / "file")) == {
+        "task",
+        "algorithm",
+        "settings",
+        "seed",
+        "records",
+    }
+    again = learning.Training(SMALL["apg"], ENV, seed=2)
+    again.env = Point(episode_steps=6)
+    again.load(tmp_path / "file")
+    assert same(again.state, training.state)
+
+
+@pytest.fixture
+def point_task(monkeypatch):
+    """The task "point", whose episodes are shorter in a training by APG."""
+    monkeypatch.setitem(tasks._TASKS, "point", Point(episode_steps=6))
+    monkeypatch.setitem(tasks._TRAINING_SETTINGS, ("point", "apg"), {"episode_steps": 5})
+
+
+def test_a_training_is_loaded_with_the_environment_of_its_checkpoint(point_task, tmp_path):
+    path, other = tmp_path / "file", Point(episode_steps=3)
+    learning.Training(SMALL["apg"], other, task="point").save(path)
+    found = learning.load_training(path)
+    assert found.env == other
+    assert tasks.with_whole_episodes(found) == Point(episode_steps=6)
+    found.task = ""
+    assert tasks.with_whole_episodes(found) == other
+    with_description(path, 2, lambda about: about.pop("environment"))
+    assert learning.load_training(path).env == ENV  # as in a training by APG
+
+
+def test_settings_of_an_environment_that_do_not_fit_are_refused(point_task, tmp_path):
+    path = tmp_path / "file"
+    for settings, message in {
+        ("episode_steps", None): "its environment setting episode_steps is None, expected 5",
+        ("wind", 3): "its environment setting wind is 3, expected None",
+    }.items():
+        learning.Training(SMALL["apg"], ENV, task="point").save(path)
+        with_description(
+            path, 3, lambda about, x=settings: about["environment"]["settings"].update([x])
+        )
+        with pytest.raises(SavedFileError, match=message):
+            learning.load_training(path, ENV)
+    for stated in (3, {"name": "Point"}):
+        with_description(path, 3, lambda about, x=stated: about.update(environment=x))
+        with pytest.raises(SavedFileError, match=r"its environment .*expected ('Point'|5)$"):
+            learning.load_training(path)
+
+
+HALF = np.float32(0.5)
+
+
+@dataclasses.dataclass(frozen=True)
+class PointWithSettings(Point):
+    """A point with settings of all kinds; it refuses a negative range."""
+
+    place: tuple = (1, (2.5, "left"))
+    factor: object = HALF
+    reward: object = same
+    rewards: object = ({"speed": lambda speed: speed}, functools.partial(same, 1))
+    limit: float = math.inf
+    name: str | None = None
+
+    def __post_init__(self):
+        if self.limit < 0:
+            raise ArgumentError(f"limit is {self.limit}, expected 0 or more")
+
+
+def test_settings_are_values_of_json(tmp_path, monkeypatch):
+    """Functions are stated by name, and other objects by the names of their classes."""
+    found = PointWithSettings().settings()
+    assert found == {
+        "episode_steps": 6,
+        "place": [1, [2.5, "left"]],
+        "factor": 0.5,
+        "reward": "same",
+        "rewards": [{"speed": "PointWithSettings.<lambda>"}, "partial"],
+        "limit": math.inf,
+        "name": None,
+    }
+    assert json.loads(json.dumps(found)) == found
+    for name in learning.task_names():
+        found = learning.load_task(name).settings()
+        assert found["episode_steps"] == learning.load_task(name).episode_steps
+        assert json.loads(json.dumps(found)) == found
+    monkeypatch.setitem(tasks._TASKS, "point", PointWithSettings())
+    other = PointWithSettings(limit=1.0, place=(2, (3.5, "right")))
+    learning.Training(SMALL["apg"], other, task="point").save(tmp_path / "file")
+    assert learning.load_training(tmp_path / "file").env == other
+    with_description(
+        tmp_path / "file", 3, lambda about: about["environment"]["settings"].update(limit=-1)
+    )
+    with pytest.raises(SavedFileError, match="no valid settings of the environment: limit is -1"):
+        learning.load_training(tmp_path / "file")
+
+
 def test_parts_that_do_not_divide_the_samples_are_refused():
     message = r"^parts is 3, expected a divisor .* batch \* horizon = 8 \* 5 = 40, such as 2 or 4$"
     with pytest.raises(ArgumentError, match=message):
@@ -992,7 +1118,8 @@ def test_tasks_and_algorithms_by_name():
 
 
 @pytest.mark.documents
-def test_the_examples_of_the_guide_run(capsys):
+def test_the_examples_of_the_guide_run(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     assert pages.run("learning.md", {}) == 1
     assert len(capsys.readouterr().out.splitlines()) == 3
 
@@ -1032,6 +1159,15 @@ def short_training(small_task, tmp_path, monkeypatch):
 def test_a_resumed_training_has_the_updates_of_its_checkpoint(short_training, tmp_path, capsys):
     assert train(tmp_path, "--resume") == 0
     assert "continuing after update 2 of 2\n" in capsys.readouterr().out
+
+
+def test_a_training_is_not_resumed_in_another_environment(
+    short_training, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(train_command, "load_task", lambda *_: Point(episode_steps=4))
+    assert train(tmp_path, "--resume") == 1
+    shown = capsys.readouterr().err
+    assert "its environment setting episode_steps is 5, expected 4\n" in shown
 
 
 @pytest.mark.slow

@@ -104,6 +104,10 @@ def test_a_stroke_per_joint_in_three_forms(env):
     np.testing.assert_array_equal(named.default_params().stroke, [0.1, 0.2, 0.3, 0.4])
     assert named == envs.MjcfWalk(BIPED, stroke=np.array(named.stroke))
     assert hash(named) == hash(dataclasses.replace(named))
+    found = named.interface(named.default_params())
+    assert dict(zip(found.actuators, found.scale.tolist())) == strokes
+    assert named.settings()["stroke"] == [0.1, 0.2, 0.3, 0.4]
+    assert "path" not in named.settings()
     # Only the stroke of the joint with the range from -0.5 to 0.5 is too large.
     with pytest.raises(ArgumentError, match=r"stroke is 0.6 for the joint 'left_shin': act") as e:
         envs.MjcfWalk(BIPED, stroke=0.6)

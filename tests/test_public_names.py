@@ -26,6 +26,7 @@ MODULES = [
     "jaxrbd.learning",
     "jaxrbd.integrators.diffrax_adapter",
     "jaxrbd.io.pinocchio",
+    "jaxrbd.io.pytorch",
 ]
 
 # What other people's code may rely on; a name leaves this list only with a note in the changelog.

@@ -68,7 +68,8 @@ def evaluator(task: str, algorithm: str):
     env = learning.load_task(task)
     settings = learning.algorithm_for(task, algorithm)
     params = single(env.default_params())
-    training = learning.Training(settings, env, 0, params, task=task)
+    trained_env = learning.load_task(task, algorithm)
+    training = learning.Training(settings, trained_env, 0, params, task=task)
 
     @jax.jit  # one program for all seeds
     def evaluate(state) -> learning.Evaluation:

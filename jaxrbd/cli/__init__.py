@@ -20,6 +20,7 @@ from . import (
     check_command,
     completion,
     convert_command,
+    export_command,
     info_command,
     play_command,
     rollout_command,
@@ -40,6 +41,7 @@ COMMANDS = (
     view_command,
     train_command,
     play_command,
+    export_command,
     completion,
 )
 

@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import ArgumentError, installation
 from ..io._sealed import replace_file
 from ..learning import evaluate, load_training, motions
+from ..learning.tasks import with_whole_episodes
 from ..model import Model
 from ..view import render, save_html
 from . import parsing
@@ -45,7 +46,8 @@ def run(options: argparse.Namespace) -> int:
     if options.html and importlib.util.find_spec("viser") is None:
         raise ArgumentError(f"--html needs viser: {installation('view')}")
     training = load_training(options.checkpoint)
-    env, task, updates = training.env, training.task, training.algorithm.updates
+    env, task = with_whole_episodes(training), training.task
+    updates = training.algorithm.updates
     key = jax.random.key(options.seed)
     found = evaluate(env, training.params, training.policy(), key, options.episodes)
     progress = f"update {len(training.records)} of {updates}"

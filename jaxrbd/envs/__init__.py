@@ -11,7 +11,7 @@ from .arm_reach import ArmPhysics, ArmReach, ArmReachParams
 from .batches import AutoReset, Vectorized, auto_reset, vectorize
 from .cart_pole import CartPoleParams, CartPoleSwingUp
 from .double_pendulum import DoublePendulumParams, DoublePendulumSwingUp
-from .environment import Env, State
+from .environment import Env, Interface, State
 from .gymnasium_tasks import GYMNASIUM_TASKS, gymnasium_task
 from .hopper import Hopper, HopperParams
 from .humanoid import HumanoidStand
@@ -25,6 +25,7 @@ from .randomisation import Randomised, Scale, Shift, Uniform, randomise, stack_m
 __all__ = [
     # the interface
     "Env",
+    "Interface",
     "State",
     # batches
     "AutoReset",

@@ -20,7 +20,7 @@ from ..algorithms.rnea import gravity_force
 from ..configuration import random_configuration
 from ..model import Model
 from ..robots import home_posture, load_robot
-from .environment import Env, Parameter, uniform
+from .environment import Env, Interface, Parameter, pose_by_joint, uniform
 from .motion import Motion, move
 
 TOOL = "tool"
@@ -120,6 +120,25 @@ class ArmReach(Env):
 
     def configuration(self, physics):
         return physics.motion.q
+
+    def interface(self, params):
+        model, control = params.model, params.control
+        return Interface(
+            observation=(
+                ("joint_positions_minus_pose", 7),
+                ("joint_velocities", 7),
+                ("tool_minus_target", 3),
+                ("target", 3),
+            ),
+            actuators=model.joint_names,
+            command="target position in rad of PD control with compensation of gravity",
+            center=params.home,
+            scale=params.range,
+            stiffness=control.stiffness,
+            damping=control.damping,
+            effort=control.effort,
+            pose=pose_by_joint(model, params.home),
+        )
 
     def _error(self, params: ArmReachParams, physics: ArmPhysics) -> Array:
         return frame_placement(params.model, physics.motion.q, TOOL).p - physics.target

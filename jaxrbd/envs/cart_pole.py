@@ -13,7 +13,7 @@ import numpy as np
 from .._math.cast import cast
 from ..model import Model
 from ..robots import load_robot
-from .environment import Env, Parameter, uniform
+from .environment import Env, Interface, Parameter, uniform
 from .motion import Motion, move
 
 
@@ -80,3 +80,13 @@ class CartPoleSwingUp(Env):
 
     def failed(self, params, physics):
         return jnp.zeros((), bool)
+
+    def interface(self, params):
+        names = "position velocity sine_of_angle cosine_of_angle angular_velocity".split()
+        return Interface(
+            observation=tuple((name, 1) for name in names),
+            actuators=params.model.joint_names[:1],
+            command="force in N",
+            center=jnp.zeros(1, params.model.dtype),
+            scale=params.force[None],
+        )

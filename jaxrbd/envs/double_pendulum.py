@@ -12,7 +12,7 @@ import numpy as np
 from .._math.cast import cast
 from ..model import Model
 from ..robots import load_robot
-from .environment import Env, Parameter, uniform
+from .environment import Env, Interface, Parameter, uniform
 from .motion import Motion, move
 
 
@@ -77,3 +77,13 @@ class DoublePendulumSwingUp(Env):
 
     def failed(self, params, physics):
         return jnp.zeros((), bool)
+
+    def interface(self, params):
+        names = "sines_of_angles cosines_of_angles joint_velocities".split()
+        return Interface(
+            observation=tuple((name, 2) for name in names),
+            actuators=params.model.joint_names,
+            command="torque in N m",
+            center=jnp.zeros_like(params.torque),
+            scale=params.torque,
+        )

@@ -8,12 +8,14 @@ truncate long episodes, weight the reward terms, and check the action. They are 
 from __future__ import annotations
 
 import abc
+import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, PRNGKeyArray, PyTree
@@ -70,6 +72,34 @@ class State(NamedTuple):
         return self.terminated | self.truncated
 
 
+# The names and the sizes of the arrays that make up an observation, in their order.
+Parts = tuple[tuple[str, int], ...]
+
+
+class Interface(NamedTuple):
+    """What a controller on a robot needs besides a policy; None where it is not stated.
+
+    - `observation`: the names and the sizes of the arrays that make up an observation, in their
+      order; if observations are dicts, a dict with such a tuple for each entry;
+    - `actuators`: the n names of the joints or actuators, in the order of the action;
+    - `command`: what each of them gets, with the unit, in words;
+    - `center`, `scale` (n,): the command is `center + scale * action`;
+    - `stiffness`, `damping`, `effort` (n,): the gains and the largest force of the PD control that
+      the actuators apply, as in `actuators.PD`;
+    - `pose`: the coordinates of each joint in the default pose, in the order of q.
+    """
+
+    observation: Parts | dict[str, Parts] | None = None
+    actuators: tuple[str, ...] | None = None
+    command: str | None = None
+    center: Parameter | None = None
+    scale: Parameter | None = None
+    stiffness: Parameter | None = None
+    damping: Parameter | None = None
+    effort: Parameter | None = None
+    pose: Mapping[str, Parameter] | None = None
+
+
 class Env(abc.ABC):
     """An environment: `reset` and `step` as pure functions of its parameters.
 
@@ -86,7 +116,8 @@ class Env(abc.ABC):
     - `time_step` in s: the duration of a step.
 
     A new environment is a frozen dataclass that defines these three values and the abstract methods
-    below. It overrides `configuration` if its physical state has no field `q`, and nothing else.
+    below. It overrides `configuration` if its physical state has no field `q`, `interface` if its
+    policies control robots, and `settings` if a setting may differ between two machines.
     """
 
     episode_steps: int
@@ -124,6 +155,20 @@ class Env(abc.ABC):
     def configuration(self, physics: Physics) -> Float[Array, "... nq"]:
         """The configuration of the robot in a physical state, for pictures."""
         return physics.q
+
+    def interface(self, params: Params) -> Interface:
+        """What a controller on a robot needs besides a policy; by default nothing is stated."""
+        return Interface()
+
+    def settings(self) -> dict[str, Any]:
+        """The static settings by name, as values of JSON, which checkpoints state and compare.
+
+        These are the fields of the dataclass. Tuples are lists. A function is stated by its name,
+        and any other object by the name of its class, so a change of its content is not noticed.
+        """
+        if not dataclasses.is_dataclass(self):
+            return {}
+        return {x.name: _plain(getattr(self, x.name)) for x in dataclasses.fields(self)}
 
     def reset(self, params: Params, key: Array) -> State:
         """The state at the start of an episode.
@@ -193,6 +238,19 @@ class Env(abc.ABC):
         return {name: params.weights[name] * term for name, term in terms.items()}
 
 
+def _plain(x: Any) -> Any:
+    """A static setting as a value of JSON; see `Env.settings`."""
+    if isinstance(x, tuple | list):
+        return [_plain(y) for y in x]
+    if isinstance(x, Mapping):
+        return {str(key): _plain(y) for key, y in x.items()}
+    if isinstance(x, np.generic):
+        return x.item()
+    if x is None or isinstance(x, bool | int | float | str):
+        return x
+    return getattr(x, "__qualname__", type(x).__qualname__)
+
+
 def typed_keys(keys: ArrayLike, name: str, axes: int) -> Array:
     """Random keys of `jax.random.key`, also for keys of `jax.random.PRNGKey`.
 
@@ -260,6 +318,22 @@ def _finite(tree: Any) -> Bool[Array, ""]:
 def substeps(step: Callable[[Any], Any], state: Any, count: int) -> Any:
     """The state after `count` applications of `step`."""
     return lax.scan(lambda state, _: (step(state), None), state, length=count)[0]
+
+
+def sizes(arrays: Callable[[], Mapping[str, Array]]) -> Parts:
+    """The names and the sizes of the arrays (n,) that a function returns, in their order.
+
+    The arrays are not computed.
+    """
+    found: list[tuple[str, int]] = []
+    # The result of `eval_shape` would be a dict in the order of the alphabet.
+    jax.eval_shape(lambda: found.extend((name, x.shape[0]) for name, x in arrays().items()))
+    return tuple(found)
+
+
+def pose_by_joint(model: Model, q: Array) -> dict[str, Array]:
+    """The coordinates of each joint in a configuration, for `Interface.pose`."""
+    return {name: q[model.joint(name).q] for name in model.joint_names}
 
 
 def uniform(key: PRNGKeyArray, width: Array) -> Array:

@@ -14,7 +14,7 @@ from ..actuators import PD
 from ..contact import Scene, Servo, contact_step, inverse_inertias
 from ..joints import Prismatic
 from ..model import Fixed, JointSpec, Link, Model, build_model, link_inertia, placement_matrix
-from .environment import Env, Parameter, substeps, uniform
+from .environment import Env, Interface, Parameter, substeps, uniform
 from .motion import Motion
 
 REST = 0.5  # m, from the body to the centre of the foot at the position 0 of the leg
@@ -110,6 +110,20 @@ class Hopper(Env):
 
     def failed(self, params, physics):
         return jnp.zeros((), bool)
+
+    def interface(self, params):
+        control = params.control
+        names = "height_minus_standing_height leg_position vertical_velocity leg_velocity".split()
+        return Interface(
+            observation=tuple((name, 1) for name in names),
+            actuators=params.model.joint_names[1:],
+            command="target position in m of PD control",
+            center=jnp.zeros(1, params.model.dtype),
+            scale=params.stroke[None],
+            stiffness=control.stiffness[1:],
+            damping=control.damping[1:],
+            effort=control.effort[1:],
+        )
 
 
 def build_hopper() -> Model:

@@ -21,7 +21,7 @@ from ..model import Model
 from ..passive import PassiveForces
 from ..sensors import Noise, projected_gravity
 from ..tendons import Tendons
-from .environment import Env, Parameter, substeps, uniform
+from .environment import Env, Interface, Parameter, pose_by_joint, sizes, substeps, uniform
 
 TIME_STEP = 0.02  # s, between two actions
 SUBSTEPS = 5  # of the physics
@@ -251,20 +251,47 @@ class LeggedEnv(Env):
         base, in the base frame; the joint positions minus `home`, the joint velocities, and the
         last action. The clock is the sine and the cosine of the phase of the gait.
         """
-        measured = [
-            projected_gravity(params.model, physics.q, self.base),
-            physics.v[:6],
-            physics.q[7:] - params.home[7:],
-            physics.v[6:],
-            physics.action,
-        ]
-        observation = [params.noise(key, jnp.concatenate(measured))]
+        measured, exact = self._observed(params, physics)
+        noisy = params.noise(key, jnp.concatenate([*measured.values()]))
+        return jnp.concatenate([noisy, *exact.values()])
+
+    def _observed(
+        self, params: LeggedParams, physics: LeggedPhysics
+    ) -> tuple[dict[str, Array], dict[str, Array]]:
+        """The parts of an observation by name, in their order: those with noise, and the others."""
+        measured = {
+            "gravity_direction": projected_gravity(params.model, physics.q, self.base),
+            "linear_velocity": physics.v[:3],
+            "angular_velocity": physics.v[3:6],
+            "joint_positions_minus_pose": physics.q[7:] - params.home[7:],
+            "joint_velocities": physics.v[6:],
+            "last_action": physics.action,
+        }
+        exact = {}
         if self.observes_command:
-            observation.append(physics.command)
+            exact["command"] = physics.command
         if self.phases is not None:
             angle = 2 * np.pi * physics.time / params.gait[0]
-            observation.append(jnp.stack([jnp.sin(angle), jnp.cos(angle)]))
-        return jnp.concatenate(observation)
+            exact["sine_and_cosine_of_gait"] = jnp.stack([jnp.sin(angle), jnp.cos(angle)])
+        return measured, exact
+
+    def interface(self, params):
+        def observed() -> dict[str, Array]:
+            measured, exact = self._observed(params, self.initial(params, jax.random.key(0)))
+            return measured | exact
+
+        model, home, control = params.model, params.home, params.control
+        return Interface(
+            observation=sizes(observed),
+            actuators=model.joint_names[1:],
+            command="target position in rad or m of PD control",
+            center=home[7:],
+            scale=jnp.broadcast_to(params.stroke, home[7:].shape),
+            stiffness=control.stiffness[6:],
+            damping=control.damping[6:],
+            effort=control.effort[6:],
+            pose=pose_by_joint(model, home),
+        )
 
     def terms(self, params, before, action, after):
         terms = posture_terms(params, action, after, self.base)

@@ -107,6 +107,12 @@ class MjcfWalk(legged.LeggedEnv):
         robot = load_mjcf(self.path, self.strict)
         return _params(self, robot, _checked_scene(robot))
 
+    def settings(self):
+        """The static settings without the path, because a file can move; see `Env.settings`."""
+        found = super().settings()
+        del found["path"]
+        return found
+
 
 def _params(env: MjcfWalk, robot: Imported, scene: Scene) -> legged.LeggedParams:
     """The default parameters of an environment; raises ArgumentError as `MjcfWalk`."""

@@ -32,7 +32,7 @@ from ..model.names import similar_names
 from ..passive import PassiveForces
 from ..sensors import RobotSensors, SubtreeSensor, TendonSensor, touch
 from ..tendons import SpatialTendon, Tendons
-from .environment import Env, Parameter, substeps, uniform
+from .environment import Env, Interface, Parameter, pose_by_joint, substeps, uniform
 from .keyframes import find_keyframe
 
 # The forces of a step, and all parts of an observation besides the sensors.
@@ -382,6 +382,11 @@ class MjcfTask(Env):
 
     def observe(self, params, physics, key):
         """The arrays of `observations`, one after another; sensors with their noise."""
+        observed = self._observed(params, physics, key)
+        return jnp.concatenate([jnp.zeros(0, params.model.dtype), *observed])
+
+    def _observed(self, params: MjcfParams, physics: MjcfPhysics, key: Array) -> list[Array]:
+        """The arrays (n,) of `observations`; sensors with their noise."""
         arrays = {name: getattr(physics, name) for name in _STATE if name not in _FORCES}
         arrays |= physics.readings
         sensors = params.sensors
@@ -392,7 +397,40 @@ class MjcfTask(Env):
         for entry in self.observations:
             known = isinstance(entry, str)
             observed.append(jnp.ravel(arrays[entry]) if known else _value(entry, params, physics))
-        return jnp.concatenate([jnp.zeros(0, params.model.dtype), *observed])
+        return observed
+
+    def settings(self):
+        """The static settings without the path, because a file can move; see `Env.settings`."""
+        found = super().settings()
+        del found["path"]
+        return found
+
+    def interface(self, params):
+        """The command is the control of the actuators of the file.
+
+        The gains are those of the length of each actuator, which is the gear times the position of
+        its joint. They are stated if no actuator is a muscle or has a gain that depends on its
+        length or its rate.
+        """
+
+        def observed() -> list[Array]:
+            key = jax.random.key(0)
+            return self._observed(params, self.initial(params, key), key)
+
+        sizes = [x.shape[0] for x in jax.eval_shape(observed)]
+        actuators, gains = params.actuators, {}
+        if actuators.muscles is None and not np.any(np.asarray(actuators.gain)[:, 1:]):
+            stiffness, damping = -actuators.bias[:, 1], -actuators.bias[:, 2]
+            gains = {"stiffness": stiffness, "damping": damping}
+        return Interface(
+            observation=tuple(zip(self.settings()["observations"], sizes)),
+            actuators=actuators.names,
+            command="control of the actuators of the MJCF file, in their units",
+            center=params.control_center,
+            scale=params.control_scale,
+            pose=pose_by_joint(params.model, params.home),
+            **gains,
+        )
 
     def terms(self, params, before, action, after):
         found = {name: term(params, before, action, after) for name, _, term in self._terms}

@@ -1,9 +1,10 @@
 """Read and write files: URDF, SRDF and MJCF files, saved models and exported programs.
 
-The module `jaxrbd.io.pinocchio` converts models of Pinocchio.
+The module `jaxrbd.io.pinocchio` converts models of Pinocchio. The module `jaxrbd.io.pytorch` makes
+functions of PyTorch tensors.
 """
 
-from . import pinocchio as pinocchio
+from . import pinocchio as pinocchio, pytorch as pytorch
 from .meshes import read_meshes
 from .model_file import load_model, load_parts, save_model
 from .mujoco import from_mujoco, load_mjcf

@@ -7,6 +7,8 @@ the updates of an algorithm, gives metrics, and writes checkpoints. The module n
 
 from .apg import Apg, ApgState
 from .checkpoint import load_checkpoint, read_description, save_checkpoint
+from .plain_policy import numpy_policy, policy_arrays
+from .policy_file import export_policy, policy_description
 from .ppo import Ppo, PpoState
 from .shac import Shac, ShacState
 from .tasks import algorithm_for, load_task, load_training, task_names
@@ -31,6 +33,11 @@ __all__ = [
     "load_task",
     "load_training",
     "task_names",
+    # policies without JAX
+    "export_policy",
+    "numpy_policy",
+    "policy_arrays",
+    "policy_description",
     # checkpoints
     "load_checkpoint",
     "read_description",

@@ -18,7 +18,9 @@ import numpy as np
 from ..errors import SavedFileError
 from ..io._sealed import read_sealed, write_sealed
 
-VERSION = 2  # version 1 has only random keys of JAX's default kind, and does not state the kind
+# Version 1 has only random keys of JAX's default kind, and does not state the kind. The versions 1
+# and 2 do not state the environment of a training.
+VERSION = 3
 
 
 def save_checkpoint(path: str | os.PathLike[str], about: dict[str, Any], tree: Any) -> None:

@@ -71,8 +71,13 @@ class Statistics(NamedTuple):
 
     def normalise(self, x: Float[Array, "... n"]) -> Float[Array, "... n"]:
         """The observations, shifted and scaled to the mean 0 and the variance 1."""
-        x, mean, size = same_rank(x, self.mean, jnp.sqrt(self.variance + 1e-5))
-        return (x - mean) / size
+        x, mean, scale = same_rank(x, self.mean, self.scale)
+        return (x - mean) / scale
+
+    @property
+    def scale(self) -> Float[Array, " n"]:
+        """The divisor (n,) of `normalise`: about the standard deviation, and never zero."""
+        return jnp.sqrt(self.variance + 1e-5)
 
 
 # The statistics of each array of an observation: a pytree of `Statistics`.

@@ -10,7 +10,7 @@ from .. import envs
 from ..errors import ArgumentError, SavedFileError
 from ..model.names import similar_names
 from .checkpoint import read_description
-from .training import ALGORITHMS, Algorithm, Training
+from .training import ALGORITHMS, Algorithm, Training, without_resets
 
 _TASKS: dict[str, Any] = {  # values: envs.Env, frozen dataclasses
     "cart-pole": envs.CartPoleSwingUp(),
@@ -100,17 +100,15 @@ def load_training(
 ) -> Training:
     """The training of a checkpoint, with the settings and the seed that the file states.
 
-    `env`, `params`: as in `Training` (default: the environment of the task that the file names, and
-    its usual parameters). `load_training(path).policy()` is the policy. Raises SavedFileError as
-    `Training.load` does, and if no `env` is given and the file names no task.
+    `env`, `params`: as in `Training` (default: the environment of the task that the file names,
+    with the settings that the file states, and its usual parameters).
+    `load_training(path).policy()` is the policy. Raises SavedFileError as `Training.load` does, and
+    if no `env` is given and the file names no task.
     """
     about = read_description(path)
     try:
         task, name, seed = str(about["task"]), str(about["algorithm"]), int(about["seed"])
-        settings = {
-            setting: tuple(x) if isinstance(x, list) else x
-            for setting, x in about["settings"].items()
-        }
+        settings = {setting: _with_tuples(x) for setting, x in about["settings"].items()}
         algorithm = ALGORITHMS[name](**settings)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise SavedFileError(
@@ -121,7 +119,9 @@ def load_training(
             f"its task is {task!r}, expected one of {', '.join(task_names())}; or pass its env",
             file=os.fspath(path),
         )
-    training = Training(algorithm, load_task(task) if env is None else env, seed, params, task=task)
+    if env is None:
+        env = _with_stated_settings(load_task(task, name), about, path)
+    training = Training(algorithm, env, seed, params, task=task)
     training.load(path)
     return training
 
@@ -130,6 +130,45 @@ def _check_task(name: str) -> None:
     if name not in task_names():
         hint = similar_names(str(name), task_names())
         raise ArgumentError(f"task is {name!r}, expected one of {', '.join(task_names())}{hint}")
+
+
+def with_whole_episodes(training: Training) -> envs.Env:
+    """The environment of a training, with the episodes of its task.
+
+    In a training, they can be shorter; see `load_task`.
+    """
+    env: Any = without_resets(training.env)
+    if training.task not in _TASKS:
+        return env
+    return dataclasses.replace(env, episode_steps=_TASKS[training.task].episode_steps)
+
+
+def _with_stated_settings(
+    env: Any, about: dict[str, Any], path: str | os.PathLike[str]
+) -> envs.Env:
+    """The environment with the settings that a checkpoint states, where it has such settings.
+
+    `Training.load` compares the others.
+    """
+    stated = about.get("environment")
+    settings = stated.get("settings") if isinstance(stated, dict) else None
+    found = settings if isinstance(settings, dict) else {}
+    try:
+        changes = {
+            name: _with_tuples(found[name])
+            for name, x in env.settings().items()
+            if name in found and found[name] != x
+        }
+        return dataclasses.replace(env, **changes)
+    except (TypeError, ValueError) as error:
+        raise SavedFileError(
+            f"it has no valid settings of the environment: {error}", file=os.fspath(path)
+        ) from error
+
+
+def _with_tuples(x: Any) -> Any:
+    """A value of JSON with a tuple for each list."""
+    return tuple(map(_with_tuples, x)) if isinstance(x, list) else x
 
 
 def _check_algorithm(name: str) -> None:

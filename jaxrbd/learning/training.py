@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -71,6 +71,7 @@ class Training:
     ):
         self.algorithm, self.env, self.seed, self.task = algorithm, env, seed, task
         self.params = env.default_params() if params is None else params
+        self.params_axes = params_axes
         if mesh is not None:
             # With axes of type Explicit, JAX asks every operation on the batch for its split.
             mesh = with_auto_axes(mesh)
@@ -111,11 +112,16 @@ class Training:
     def load(self, path: str | os.PathLike[str]) -> None:
         """Continue from a checkpoint of the same training.
 
-        The settings `updates`, `last_rate` and `last_noise` may differ; the schedules of the rates
-        and of the noise then have other values from here on. Otherwise the later records are the
-        same as without the interruption, bit for bit, on the same machine with the same versions.
+        The settings `updates`, `last_rate` and `last_noise` of the algorithm may differ; the
+        schedules of the rates and of the noise then have other values from here on. Otherwise the
+        later records are the same as without the interruption, bit for bit, on the same machine
+        with the same versions.
+        The file states the static settings of the environment (`Env.settings`), unless it is older
+        than version 3. It does not state `params`: pass the same parameters again.
+
         Raises SavedFileError for a file that is damaged, has more updates than this training, or
-        has another task, algorithm, setting or seed; the message names the first difference.
+        has another task, algorithm, seed, environment or setting; the message names the first
+        difference.
         """
         about = read_description(path)
         if (difference := next(self._differences(about), None)) is not None:
@@ -152,26 +158,47 @@ class Training:
     def _differences(self, about: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
         """The names in which a checkpoint differs, with its value and the one of this training."""
         expected = self._about()
-        settings = about.get("settings")
-        found = settings if isinstance(settings, dict) else {}
         for name in ("task", "algorithm", "seed"):
             if about.get(name) != expected[name]:
                 yield name, about.get(name), expected[name]
-        for name, wanted in expected["settings"].items():
-            if name not in CHANGEABLE and (name not in found or found[name] != wanted):
-                yield f"setting {name}", found.get(name), wanted
+        yield from _different_settings("", about.get("settings"), expected["settings"], CHANGEABLE)
+        if "environment" not in about:  # before version 3 of checkpoints
+            return
+        found, wanted = about["environment"], expected["environment"]
+        found = found if isinstance(found, dict) else {}
+        if found.get("name") != wanted["name"]:
+            yield "environment", found.get("name"), wanted["name"]
+        yield from _different_settings("environment ", found.get("settings"), wanted["settings"])
 
     def _about(self) -> dict[str, Any]:
         settings = {
             name: list(x) if isinstance(x, tuple) else x
             for name, x in dataclasses.asdict(self.algorithm).items()
         }
+        env = without_resets(self.env)
         return {
             "task": self.task,
             "algorithm": self.algorithm_name,
             "settings": settings,
             "seed": self.seed,
+            "environment": {"name": type(env).__name__, "settings": env.settings()},
         }
+
+
+def _different_settings(
+    kind: str, found: Any, expected: dict[str, Any], changeable: Sequence[str] = ()
+) -> Iterator[tuple[str, Any, Any]]:
+    """The settings in which a checkpoint differs, as in `Training._differences`."""
+    found = found if isinstance(found, dict) else {}
+    for name in [*expected, *(name for name in found if name not in expected)]:
+        both = name in found and name in expected
+        if name not in changeable and not (both and found[name] == expected[name]):
+            yield f"{kind}setting {name}", found.get(name), expected.get(name)
+
+
+def without_resets(env: Env | AutoReset) -> Env:
+    """The environment that `auto_reset` contains, or the environment itself."""
+    return env.env if isinstance(env, AutoReset) else env
 
 
 class Evaluation(NamedTuple):

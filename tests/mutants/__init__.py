@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
+import importlib.util
 import os
 import pathlib
 import queue
@@ -41,7 +42,8 @@ class Fault:
 
     `area`: the name of the file that states it; `name`: what is broken; `file`: the file that is
     changed, relative to the root; `old`, `new`: the text there and the text that replaces it;
-    `tests`: strings of pytest arguments; `equivalent`: why no test can notice it, or None.
+    `tests`: strings of pytest arguments; `equivalent`: why no test can notice it, or None;
+    `package`: a package that the tests need and that the extra `test` does not have, or None.
     """
 
     area: str
@@ -51,6 +53,7 @@ class Fault:
     new: str
     tests: tuple[str, ...]
     equivalent: str | None = None
+    package: str | None = None
 
     def __str__(self) -> str:
         return f"{self.area}: {self.name}"
@@ -112,11 +115,11 @@ def read_faults(folder: pathlib.Path = HERE) -> list[Fault]:
 
 
 def _fault(area: str, table: dict) -> Fault:
-    required, optional = {"name", "file", "old", "new", "tests"}, {"equivalent"}
+    required, optional = {"name", "file", "old", "new", "tests"}, {"equivalent", "package"}
     if not required <= set(table) <= required | optional:
         raise MutantError(
             f"{area}: a fault has the entries {sorted(table)}, expected {sorted(required)}"
-            f" and, if it is equivalent, {sorted(optional)}"
+            f" and, where they apply, {sorted(optional)}"
         )
     tests = table["tests"]
     if not isinstance(tests, list) or not tests:
@@ -129,8 +132,10 @@ def _fault(area: str, table: dict) -> Fault:
 def select(faults: Sequence[Fault], words: Sequence[str]) -> list[Fault]:
     """The faults that a word chooses: those of an area, or else with it in their name or file.
 
-    Without words, all of them.
+    Without words, all of them, except those whose package is not installed.
     """
+    if not words:
+        return [f for f in faults if f.package is None or importlib.util.find_spec(f.package)]
     areas = {fault.area for fault in faults}
 
     def chosen(fault: Fault, word: str) -> bool:
@@ -138,7 +143,7 @@ def select(faults: Sequence[Fault], words: Sequence[str]) -> list[Fault]:
             return fault.area == word
         return word.lower() in f"{fault.name}\n{fault.file}".lower()
 
-    return [f for f in faults if not words or any(chosen(f, word) for word in words)]
+    return [f for f in faults if any(chosen(f, word) for word in words)]
 
 
 # ---------------------------------------------------------------------------- the tests in a copy

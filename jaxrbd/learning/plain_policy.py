@@ -1,0 +1,92 @@
+"""Trained policies as arrays, and as a function of NumPy.
+
+With the networks p of the policy and c of the critic, the action for an observation x is
+
+    z = (x - mean) / scale
+    action = tanh(p(z)).
+
+A network applies an affine map `y = z weight + bias` per layer, and elu between the layers. With a
+mirror (`mirror.py`), s and a are the signs of the observation and of the action, and the action is
+`a action(s x)` where `c(z(s x)) > c(z(x))`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..errors import ArgumentError
+from .networks import Network, entry
+from .shac import Shac
+from .training import Training
+
+
+def policy_arrays(training: Training) -> dict[str, np.ndarray]:
+    """The arrays of the policy of a training, in its dtype; see the head of the file.
+
+    - `mean`, `scale` (m,): of the observation, or of the entry `policy_observation` of it;
+    - `weight_0` (m, h), `bias_0` (h,), `weight_1`, ...: the layers of the policy;
+    - with a mirror: `mirror_observation` (m,), `mirror_action` (k,), and the layers of the critic,
+      `critic_weight_0`, `critic_bias_0`, ...
+
+    Raises ArgumentError, which names the array, for values that are not finite.
+    """
+    algorithm, state = training.algorithm, training.state
+    statistics = entry(algorithm.policy_observation, state.statistics)
+    arrays: dict[str, Any] = {"mean": statistics.mean, "scale": statistics.scale}
+    arrays |= _layers("", state.policy.mean)
+    if isinstance(algorithm, Shac) and algorithm.mirror_observation:
+        dtype = statistics.mean.dtype
+        arrays["mirror_observation"] = np.array(algorithm.mirror_observation, dtype)
+        arrays["mirror_action"] = np.array(algorithm.mirror_action, dtype)
+        arrays |= _layers("critic_", state.critic)
+    for name, x in arrays.items():
+        arrays[name] = np.asarray(x)
+        if not np.all(np.isfinite(arrays[name])):
+            raise ArgumentError(f"{name} of the policy is not finite, so it gives no actions")
+    return arrays
+
+
+def numpy_policy(arrays: Mapping[str, np.ndarray]) -> Callable[[ArrayLike], np.ndarray]:
+    """The policy without noise as a function of NumPy, from the arrays of `policy_arrays`.
+
+    The function takes observations (..., m) and returns actions (..., k). It raises ArgumentError
+    for observations of another size.
+    """
+
+    def network(prefix: str, x: np.ndarray) -> np.ndarray:
+        z = (x - arrays["mean"]) / arrays["scale"]
+        for i in range(layer_count(arrays, prefix)):
+            if i:
+                z = np.where(z > 0, z, np.expm1(np.minimum(z, 0)))  # elu
+            z = z @ arrays[f"{prefix}weight_{i}"] + arrays[f"{prefix}bias_{i}"]
+        return z
+
+    def actions(observation: ArrayLike) -> np.ndarray:
+        x, m = np.asarray(observation), len(arrays["mean"])
+        if x.shape[-1:] != (m,):
+            raise ArgumentError(f"observation has shape {x.shape}, expected (..., {m})")
+        found = np.tanh(network("", x))
+        if "mirror_action" not in arrays:
+            return found
+        image = arrays["mirror_observation"] * x
+        mirrored = arrays["mirror_action"] * np.tanh(network("", image))
+        better = network("critic_", x) >= network("critic_", image)
+        return np.where(better, found, mirrored)
+
+    return actions
+
+
+def layer_count(arrays: Mapping[str, np.ndarray], prefix: str) -> int:
+    """The number of layers of the policy (`prefix` "") or of the critic ("critic_")."""
+    return sum(name.startswith(f"{prefix}weight_") for name in arrays)
+
+
+def _layers(prefix: str, network: Network) -> dict[str, Any]:
+    layers = {}
+    for i, layer in enumerate(network):
+        layers[f"{prefix}weight_{i}"], layers[f"{prefix}bias_{i}"] = layer
+    return layers
