@@ -508,15 +508,66 @@ def test_the_defaults_of_train(fake, tmp_path, monkeypatch):
     plots = []
     from jaxrbd.cli import curve_plot
 
-    monkeypatch.setattr(curve_plot, "plot_curve", lambda *x: plots.append(x))
+    monkeypatch.setattr(curve_plot, "plot_curves", lambda *x: plots.append(x))
     assert cli.main(["train", "hopper"]) == 0
     assert asked["algorithm"] == [("hopper", "shac", None)]
     assert asked["made"] == [(algorithm, "env", 0, "hopper")]
     folder = pathlib.Path("train-hopper-shac")
     assert asked["saved"] == [(folder / "checkpoint.jaxrbd", 7)]
-    ((path, title, records),) = plots
+    ((path, title, [records]),) = plots
     assert (path, title) == (folder / "curve.png", "hopper: shac, seed 0")
     assert [record.update for record in records] == [*range(1, 8)]
+
+
+def test_several_seeds_have_a_folder_each_and_a_summary(fake, capsys, monkeypatch):
+    from jaxrbd.cli import curve_plot
+
+    plots = []
+    monkeypatch.setattr(curve_plot, "plot_curves", lambda *x: plots.append(x))
+    asked, _ = fake
+    monkeypatch.setattr(Fake, "save", lambda training, path: path.write_bytes(b""))
+    command = ["train", "hopper", "--seed", "8", "--seeds", "3", "--out", "here"]
+    assert cli.main(command) == 0
+    assert [seed for *_, seed, _ in asked["made"]] == [8, 9, 10]
+    here = pathlib.Path("here")
+    folders = [here / f"seed-{seed}" for seed in (8, 9, 10)]
+    assert [path for path, *_ in plots] == [x / "curve.png" for x in (*folders, here)]
+    assert [len(records) for records in plots[3][2]] == [7, 7, 7]
+    assert all((folder / "metrics.jsonl").read_text().count("\n") == 7 for folder in folders)
+    *_, last = capsys.readouterr().out.splitlines()
+    mean = "return 1.5 on average, standard deviation 0, from 1.5 to 1.5"
+    assert last == f"ok: here: 3 seeds, {mean}"
+    assert cli.main(command) == 1
+    assert f"{folders[0] / 'checkpoint.jaxrbd'} exists" in capsys.readouterr().err
+
+
+def test_several_seeds_continue_where_they_have_a_checkpoint(fake, capsys, monkeypatch):
+    asked, algorithm = fake
+    loaded = []
+    monkeypatch.setattr(Fake, "load", lambda training, path: loaded.append(path))
+    command = ["train", "hopper", "--no-plot", "--seeds", "2", "--out", "here", "--resume"]
+    assert cli.main(command) == 1
+    assert "--resume: no checkpoint" in capsys.readouterr().err
+    first = pathlib.Path("here", "seed-0", "checkpoint.jaxrbd")
+    first.parent.mkdir(parents=True)
+    about = {"settings": {"updates": algorithm.updates}}
+    learning.save_checkpoint(first, about, {"x": np.ones(1)})
+    assert cli.main(command) == 0
+    assert loaded == [first]
+    assert [seed for *_, seed, _ in asked["made"]] == [0, 1]
+    assert cli.main([*command[:-1], "--seed", str(2**63 - 1)]) == 1
+    assert "the last seed has more than 64 bits" in capsys.readouterr().err
+
+
+def test_the_summary_of_several_seeds():
+    def runs(returns):
+        return {k: [learning.Record(1, 1, {"return": x})] for k, x in enumerate(returns)}
+
+    found = train_command._summary(runs([1.0, 2.0, 6.0]))
+    assert found == "3 seeds, return 3 on average, standard deviation 2.65, from 1 to 6"
+    assert train_command._summary(runs([2.0])).endswith("standard deviation 0, from 2 to 2")
+    found = train_command._summary(runs([1.0, -math.inf]))
+    assert found == "2 seeds, no episode has ended with the seeds 1"
 
 
 def test_train_needs_matplotlib_only_for_the_curve(fake, capsys, monkeypatch):
@@ -537,12 +588,13 @@ def test_the_curve_shows_returns_and_rewards_over_the_steps(tmp_path, monkeypatc
         curve_plot.Figure, "savefig", lambda figure, path, **_: drawn.append((figure, path))
     )
     records = [learning.Record(n, 30 * n, {"return": 5.0 * n, "reward": -n}) for n in (1, 2, 3)]
-    curve_plot.plot_curve(tmp_path / "a.png", "words", records)
+    curve_plot.plot_curves(tmp_path / "a.png", "words", [records, records[:2]])
     ((figure, path),) = drawn
     assert path == tmp_path / "a.png"
     lines = [axes.lines[0].get_xydata().T.tolist() for axes in figure.axes]
     steps = [30, 60, 90]
     assert lines == [[steps, [5, 10, 15]], [steps, [-1, -2, -3]]]
+    assert [len(axes.lines[1].get_xydata()) for axes in figure.axes] == [2, 2]
     assert [axes.get_ylabel() for axes in figure.axes] == [
         "mean return of an episode",
         "mean reward of a step",

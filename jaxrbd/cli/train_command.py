@@ -10,9 +10,10 @@ import json
 import math
 import shlex
 import signal
+import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ..errors import ArgumentError, installation
@@ -58,6 +59,12 @@ def add_parser(commands) -> None:
     add("--algorithm", default="shac", metavar="NAME", help="shac (default), apg or ppo")
     add("--seed", type=parsing.seed, default=0, metavar="N", help="seed of the random numbers")
     add(
+        "--seeds",
+        type=parsing.count,
+        metavar="N",
+        help="train with N seeds from --seed on, one after another, each in a folder seed-K",
+    )
+    add(
         "--steps",
         type=parsing.total,
         metavar="N",
@@ -72,20 +79,49 @@ def add_parser(commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train a policy; write a checkpoint, the metrics and a picture of the learning curve.
+    """Write a checkpoint, the metrics and a picture of the learning curve, for each seed.
 
     After Ctrl-C or SIGTERM, write a checkpoint of the last complete update. Return the exit status.
     """
     if not options.no_plot and importlib.util.find_spec("matplotlib") is None:
         raise ArgumentError(f"the curve needs matplotlib: {installation('cli')}, or --no-plot")
-    folder = Path(options.out or f"train-{options.task}-{options.algorithm}")
-    checkpoint = folder / CHECKPOINT
-    if checkpoint.exists() and not options.resume:
+    top = Path(options.out or f"train-{options.task}-{options.algorithm}")
+    folders = {options.seed: top}
+    if options.seeds is not None:
+        if options.seed + options.seeds > 2**63:
+            raise ArgumentError(f"--seeds {options.seeds}: the last seed has more than 64 bits")
+        seeds = range(options.seed, options.seed + options.seeds)
+        folders = {seed: top / f"seed-{seed}" for seed in seeds}
+    checkpoints = [folder / CHECKPOINT for folder in folders.values()]
+    found = [path for path in checkpoints if path.exists()]
+    if found and not options.resume:
         raise ArgumentError(
-            f"{checkpoint} exists: continue it with --resume, or choose another folder with --out"
+            f"{found[0]} exists: continue it with --resume, or choose another folder with --out"
         )
-    if options.resume and not checkpoint.exists():
-        raise ArgumentError(f"--resume: no checkpoint {checkpoint}")
+    if options.resume and not found:
+        raise ArgumentError(f"--resume: no checkpoint {checkpoints[0]}")
+    runs: dict[int, list[Record]] = {}
+    for seed, folder in folders.items():
+        status, runs[seed] = _run_seed(options, seed, folder, top)
+        if status:
+            return status
+    if options.seeds is not None:
+        if not options.no_plot:
+            title = f"{options.task}: {options.algorithm}, {options.seeds} seeds"
+            _plot(top / CURVE, title, [*runs.values()])
+        print(f"ok: {top}: {_summary(runs)}")
+    return 0
+
+
+def _run_seed(
+    options: argparse.Namespace, seed: int, folder: Path, top: Path
+) -> tuple[int, list[Record]]:
+    """Train with one seed; return the exit status and the records.
+
+    `top`: the folder of all seeds, for the command that continues.
+    """
+    checkpoint = folder / CHECKPOINT
+    resume = checkpoint.exists()
     algorithm = algorithm_for(options.task, options.algorithm, options.steps)
     make_folder(folder)
     training: Training | None = None
@@ -93,43 +129,58 @@ def run(options: argparse.Namespace) -> int:
         try:
             _show("compiling")
             env = load_task(options.task, options.algorithm)
-            planned = _updates(checkpoint, algorithm.updates) if options.resume else 0
-            if options.resume and options.steps is None:
+            planned = _updates(checkpoint, algorithm.updates) if resume else 0
+            if resume and options.steps is None:
                 algorithm = dataclasses.replace(algorithm, updates=planned)
-            training = Training(algorithm, env, options.seed, task=options.task)
-            _train(options, training, folder, received, planned)
+            training = Training(algorithm, env, seed, task=options.task)
+            _train(training, folder, received, options.every, planned if resume else None)
         except _Interrupted as interruption:
             saved = _save_interrupted(training, checkpoint)
             if sys.stderr.isatty():
                 print(file=sys.stderr)
-            more = f"; continue with: {_resumption(options, folder)}" if checkpoint.exists() else ""
+            can_continue = checkpoint.exists() or seed > options.seed  # earlier seeds are complete
+            more = f"; continue with: {_resumption(options, top)}" if can_continue else ""
             print(f"interrupted{saved}{more}", file=sys.stderr)
-            return 128 + interruption.number
+            return 128 + interruption.number, []
     if not options.no_plot:
-        from .curve_plot import plot_curve  # matplotlib is in the extra cli
-
-        title = f"{options.task}: {options.algorithm}, seed {options.seed}"
-        with naming(folder / CURVE):
-            plot_curve(folder / CURVE, title, training.records)
+        title = f"{options.task}: {options.algorithm}, seed {seed}"
+        _plot(folder / CURVE, title, [training.records])
     last = training.records[-1]
     print(f"ok: {folder}: {last.steps} steps, return {last.metrics['return']:.4g}")
-    return 0
+    return 0, training.records
+
+
+def _plot(path: Path, title: str, runs: list[list[Record]]) -> None:
+    from .curve_plot import plot_curves  # matplotlib is in the extra cli
+
+    with naming(path):
+        plot_curves(path, title, runs)
+
+
+def _summary(runs: Mapping[int, list[Record]]) -> str:
+    """The mean and the spread of the last returns of several seeds."""
+    returns = {seed: records[-1].metrics["return"] for seed, records in runs.items()}
+    without = [str(seed) for seed, x in returns.items() if not math.isfinite(x)]
+    if without:
+        return f"{len(returns)} seeds, no episode has ended with the seeds {', '.join(without)}"
+    values = returns.values()
+    spread = statistics.stdev(values) if len(values) > 1 else 0.0
+    return (
+        f"{len(values)} seeds, return {statistics.fmean(values):.4g} on average, standard "
+        f"deviation {spread:.3g}, from {min(values):.4g} to {max(values):.4g}"
+    )
 
 
 def _train(
-    options: argparse.Namespace,
-    training: Training,
-    folder: Path,
-    received: list[int],
-    planned: int,
+    training: Training, folder: Path, received: list[int], every: int, planned: int | None
 ) -> None:
     """Run all remaining updates of a training, with checkpoints, metrics and progress.
 
-    `planned`: the setting `updates` of the training that wrote the checkpoint, its total number of
-    updates.
+    `every`: updates per checkpoint; `planned`: the setting `updates` of the training that wrote the
+    checkpoint, its total number of updates; None if there is no checkpoint.
     """
     updates = training.algorithm.updates
-    if options.resume:
+    if planned is not None:
         training.load(folder / CHECKPOINT)
         changed = (
             f" (the checkpoint was made for {planned} updates; the schedules now end at update "
@@ -146,7 +197,7 @@ def _train(
     begin, before = time.perf_counter(), len(training.records)
     metrics = folder / METRICS
     with naming(metrics), metrics.open("a", encoding="ascii") as stream:
-        for record in training.run(folder / CHECKPOINT, options.every):
+        for record in training.run(folder / CHECKPOINT, every):
             stream.write(_line(record))
             stream.flush()
             _progress(record, updates, before, time.perf_counter() - begin)
@@ -230,6 +281,8 @@ def _resumption(options: argparse.Namespace, folder: Path) -> str:
         words += ["--algorithm", options.algorithm]
     if options.seed:
         words += ["--seed", str(options.seed)]
+    if options.seeds is not None:
+        words += ["--seeds", str(options.seeds)]
     if options.steps is not None:
         words += ["--steps", str(options.steps)]
     return shlex.join([*words, "--out", str(folder), "--resume"])
