@@ -179,8 +179,8 @@ def test_columns_without_a_common_row_share_a_tangent():
     close(columns.spread(jnp.asarray(A @ columns.tangents(model).T), depends), A, 1e-15)
     for rows in depends:
         assert len(set(columns.groups[rows])) == np.sum(rows)
-    assert module._Columns.of(np.eye(9, dtype=bool)).count == 1
-    assert module._Columns.of(np.ones((1, 9), bool)).count == 9
+    assert module._Columns.of(np.eye(9, dtype=bool)).total == 1
+    assert module._Columns.of(np.ones((1, 9), bool)).total == 9
 
 
 @pytest.mark.parametrize("touch", [False, True])

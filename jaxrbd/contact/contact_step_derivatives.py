@@ -148,8 +148,8 @@ def contact_step_derivatives(
         return jnp.stack([displacement.unchecked(model, ends[0], q_dot), v_dot])
 
     # Tangents of each argument while the two others are constant.
-    shares = np.eye(3, dtype=model.dtype)[:, :, None, None] * of_end.tangents(model)
-    changes = jax.vmap(end_by, out_axes=-1)(*jnp.asarray(shares.reshape(3, -1, model.nv)))
+    shares = jnp.eye(3, dtype=model.dtype)[:, :, None, None] * of_end.tangents(model)[None, None]
+    changes = jax.vmap(end_by, out_axes=-1)(*shares.reshape(3, -1, model.nv))
     by_q, by_v, by_v_next = (
         of_end.spread(x, of_joints).reshape(2 * model.nv, model.nv)
         for x in jnp.split(changes, 3, axis=-1)
@@ -162,11 +162,11 @@ def contact_step_derivatives(
 class _Columns(NamedTuple):
     """The columns of a sparse matrix in groups whose columns have no row in common.
 
-    `groups` (columns,): the number of the group of each column; `count`: the number of groups.
+    `groups` (columns,): the number of the group of each column; `total`: of groups.
     """
 
     groups: np.ndarray
-    count: int
+    total: int
 
     @classmethod
     def of(cls, depends: np.ndarray) -> _Columns:
@@ -182,13 +182,13 @@ class _Columns(NamedTuple):
             groups.append(group)
         return cls(np.array(groups, int), len(taken))
 
-    def tangents(self, model: Model) -> Float[np.ndarray, "count columns"]:
+    def tangents(self, model: Model) -> Float[Array, "total columns"]:
         """The sum of the unit vectors of each group."""
-        members = np.arange(self.count)[:, None] == self.groups
-        return members.astype(model.dtype)
+        members = np.arange(self.total)[:, None] == self.groups
+        return jnp.asarray(members, model.dtype)
 
     def spread(
-        self, products: Float[Array, "... count"], depends: np.ndarray
+        self, products: Float[Array, "... total"], depends: np.ndarray
     ) -> Float[Array, "... columns"]:
         """The matrix whose products with the tangents are given; `depends` broadcasts to it."""
         columns = take_rows(jnp.moveaxis(products, -1, 0), self.groups)
