@@ -140,7 +140,8 @@ def run_batch(model: Model, options: argparse.Namespace, devices: Sequence[Any])
     model = _smooth(model, options.undamped)
     dt = jnp.asarray(options.dt, model.dtype)
     scale = options.torque * effort_scale(model)
-    inputs = draw(model, scale, options)
+    # A lack of memory is an error here, before the batch is divided.
+    inputs = jax.block_until_ready(draw(model, scale, options))
     _report_inputs(model, scale, options, devices)
     model, inputs, dt = jax.device_put((model, inputs, dt), devices[0])
 
