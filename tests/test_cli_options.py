@@ -637,15 +637,10 @@ def checkpoint(monkeypatch):
     """What `jaxrbd play` asks for, with a checkpoint of a point whose episodes are known."""
     asked = {}
     point = Point()
-    training = types.SimpleNamespace(
-        env=point,
-        task="cart-pole",
-        algorithm=types.SimpleNamespace(updates=9),
-        algorithm_name="apg",
-        params=point.default_params(),
-        policy=lambda: "policy",
-        records=[1, 2],
-    )
+    training = learning.Training.__new__(learning.Training)  # without its compiled state
+    training.env, training.task, training.records = point, "cart-pole", [1, 2]
+    training.algorithm, training.params = learning.Apg(updates=9), point.default_params()
+    training.policy = lambda: "policy"
 
     def load_training(path):
         asked["path"] = path
