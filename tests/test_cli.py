@@ -900,7 +900,7 @@ def test_an_output_folder_that_cannot_be_made_is_named(words, tmp_path, capsys, 
 def test_the_file_that_fills_the_disk_is_named(tmp_path):
     """The files of `rollout` and `train`, by their functions, without a simulation."""
     model, zeros = jaxrbd.load_robot("pendulum"), np.zeros((1, 300, 1))
-    options = argparse.Namespace(no_plot=True, html=None, dt=0.1, steps=299, resume=False, every=9)
+    options = argparse.Namespace(no_plot=True, html=None, dt=0.1, steps=299)
     found = rollout_command.Outputs((zeros, zeros, zeros), zeros, zeros)
     inputs = rollout_command.Inputs(zeros, zeros, zeros)
 
@@ -917,7 +917,7 @@ def test_the_file_that_fills_the_disk_is_named(tmp_path):
         "trajectories.npz": lambda: rollout_command._write(
             tmp_path, model, options, inputs, found, zeros
         ),
-        "metrics.jsonl": lambda: train_command._train(options, Endless(), tmp_path, [], 0),
+        "metrics.jsonl": lambda: train_command._train(Endless(), tmp_path, [], 9, None),
     }
     for name, write in writers.items():
         with full_disk(), pytest.raises(OSError, match=name) as error:
