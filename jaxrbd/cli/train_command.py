@@ -121,7 +121,6 @@ def _run_seed(
     `top`: the folder of all seeds, for the command that continues.
     """
     checkpoint = folder / CHECKPOINT
-    resume = checkpoint.exists()
     algorithm = algorithm_for(options.task, options.algorithm, options.steps)
     make_folder(folder)
     training: Training | None = None
@@ -129,11 +128,11 @@ def _run_seed(
         try:
             _show("compiling")
             env = load_task(options.task, options.algorithm)
-            planned = _updates(checkpoint, algorithm.updates) if resume else 0
-            if resume and options.steps is None:
+            planned = _updates(checkpoint, algorithm.updates) if checkpoint.exists() else None
+            if planned is not None and options.steps is None:
                 algorithm = dataclasses.replace(algorithm, updates=planned)
             training = Training(algorithm, env, seed, task=options.task)
-            _train(training, folder, received, options.every, planned if resume else None)
+            _train(training, folder, received, options.every, planned)
         except _Interrupted as interruption:
             saved = _save_interrupted(training, checkpoint)
             if sys.stderr.isatty():

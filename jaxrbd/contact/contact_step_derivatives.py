@@ -202,11 +202,9 @@ def _dependences(model: Model, scene: Scene, coupled: bool) -> tuple[np.ndarray,
     """
     if coupled:
         return np.ones((model.nb, model.nv), bool), np.ones((model.nv, model.nv), bool)
-    topology = model.topology
-    body, moves = topology.dof_body, topology.supports.T  # moves[i, j]: body j moves body i
+    body, moves = model.topology.dof_body, model.topology.movers(np.arange(model.nb))
     in_pairs = contact_bodies(model, scene)[len(scene.frames) :]
     in_pairs = in_pairs[in_pairs >= 0]
-    moves = moves.copy()
     moves[in_pairs] = np.any(moves[in_pairs], axis=0)
     return moves[:, body], body[:, None] == body
 

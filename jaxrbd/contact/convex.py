@@ -218,6 +218,15 @@ def step_wrenches(
     that is not positive, and for a step of a scene with another number of contacts.
     """
     dt = arguments.POSITIVE.or_nan(arguments.number(model, dt, "dt"))
+    require_step_of(scene, step)
+    scene, kinematics = scene.astype(model.dtype), forward_kinematics.unchecked(model, q)
+    forces, moments = (opposed(scene, x / dt) for x in (step.impulse, step.moment))
+    arm = find_contacts(model, scene, kinematics).arm
+    return body_wrenches(model, kinematics, contact_bodies(model, scene), arm, forces, moments)
+
+
+def require_step_of(scene: Scene, step: ContactStep) -> None:
+    """Raise ArgumentError unless `step` is a step of a scene with as many contacts."""
     if not isinstance(step, ContactStep):
         raise ArgumentError(f"step is a {type(step).__name__}, expected a ContactStep")
     if step.impulse.shape != (scene.size, 3):
@@ -225,10 +234,6 @@ def step_wrenches(
             f"step.impulse has shape {step.impulse.shape}, expected ({scene.size}, 3), one row for "
             "each contact of the scene"
         )
-    scene, kinematics = scene.astype(model.dtype), forward_kinematics.unchecked(model, q)
-    forces, moments = (opposed(scene, x / dt) for x in (step.impulse, step.moment))
-    arm = find_contacts(model, scene, kinematics).arm
-    return body_wrenches(model, kinematics, contact_bodies(model, scene), arm, forces, moments)
 
 
 class Options(NamedTuple):

@@ -16,7 +16,7 @@ from ...algorithms.kinematics import Kinematics, forward_kinematics
 from ...algorithms.places import Places, find_places, wrenches_at_points
 from ...contact import ContactStep, Scene
 from ...contact.contacts import find_contacts, opposed
-from ...errors import ArgumentError
+from ...contact.convex import require_step_of
 from ...model import Link, Model, arguments
 from ...model.joint_space import relative_velocities
 from ...spatial import (
@@ -86,11 +86,7 @@ class MujocoBodies(eqx.Module):
         bodies that are fixed to the world are zero. Raises ArgumentError for a step of a scene with
         another number of contacts.
         """
-        if step.impulse.shape != (scene.size, 3):
-            raise ArgumentError(
-                f"step.impulse has shape {step.impulse.shape}, expected ({scene.size}, 3), one row "
-                "for each contact of the scene"
-            )
+        require_step_of(scene, step)
         scene, dt = scene.astype(model.dtype), arguments.number(model, dt, "dt")
         kinematics = forward_kinematics(model, q)
         names = [*scene.frames, *scene.pairs.frames[0], *scene.pairs.frames[1]]
