@@ -254,8 +254,8 @@ def lie_operation(
 def subspace_rows(joint: Joint) -> np.ndarray:
     """The rows (nv, 6) of S of one joint, in NumPy and double precision.
 
-    The rows are the rows of `Joint.subspace`. For revolute, prismatic and helical joints NumPy
-    computes the rows, so the call compiles nothing.
+    The rows are the rows of `Joint.subspace`. For joints with one axis NumPy computes the rows, so
+    the call compiles nothing.
     """
     if not isinstance(joint, _OneAxis):
         return (
@@ -264,9 +264,8 @@ def subspace_rows(joint: Joint) -> np.ndarray:
     axis = np.asarray(joint.axis, float)
     axis = axis / np.max(np.abs(axis))
     axis = axis / np.linalg.norm(axis)
-    turn = 0.0 if isinstance(joint, Prismatic) else 1.0
-    advance = float(joint.pitch) if isinstance(joint, Helical) else 1 - turn
-    return np.concatenate([advance * axis, turn * axis])[None]
+    screw = as_screw(joint)
+    return np.concatenate([float(screw.advance) * axis, float(screw.turn) * axis])[None]
 
 
 def subspace_is_identity(joint: Joint) -> bool:
@@ -369,6 +368,49 @@ class Helical(_OneAxis):
         a = _unit(self.axis)
         h = self.pitch
         return stack(h * a.x, h * a.y, h * a.z, a.x, a.y, a.z)[..., None, :]
+
+
+class Screw(_OneAxis):
+    """A rotation about and a translation along `axis` (..., 3), with the rates of both given.
+
+    The angle is `turn` (...) times q in rad, and the translation is `advance` (...) times q in
+    metres. So the arrays of one program say which of its joints are revolute (1, 0), prismatic
+    (0, 1) or helical (1, pitch); `jaxrbd.padded` uses this. The methods normalize the axis.
+    """
+
+    turn: Float[Parameter, "..."] = eqx.field(converter=_parameter)
+    advance: Float[Parameter, "..."] = eqx.field(converter=_parameter)
+    reach: ClassVar[float] = np.pi
+
+    def pose(self, placement, q):
+        direction = rotate(placement.R, _unit(self.axis).array())
+        R = _rotation_about(placement.R, self.axis, self.turn * q[..., 0])
+        return Pose(R, placement.p + (self.advance[..., None] * q) * direction)
+
+    def subspace(self):
+        a = _unit(self.axis)
+        h, w = self.advance, self.turn
+        return stack(h * a.x, h * a.y, h * a.z, w * a.x, w * a.y, w * a.z)[..., None, :]
+
+    def check_parameters(self):
+        super().check_parameters()
+        if not (self.turn or self.advance):
+            raise ValueError("turn and advance are zero")
+
+
+def has_one_axis(joint: Joint) -> bool:
+    """Whether the joint is a revolute, prismatic, helical or screw joint."""
+    return isinstance(joint, _OneAxis)
+
+
+def as_screw(joint: Joint) -> Screw:
+    """The joint with one axis as a `Screw`. Its fields may have leading axes."""
+    if isinstance(joint, Screw):
+        return joint
+    assert isinstance(joint, _OneAxis)
+    turn = np.full(np.shape(joint.axis)[:-1], 0.0 if isinstance(joint, Prismatic) else 1.0)
+    advance = joint.pitch if isinstance(joint, Helical) else 1 - turn
+    return Screw(joint.axis, turn, advance)
 
 
 class Translation(_Euclidean):

@@ -16,6 +16,7 @@ KINDS = {
     "revolute": joints.Revolute((1.0, -2.0, 0.5)),
     "prismatic": joints.Prismatic((1.0, -2.0, 0.5)),
     "helical": joints.Helical((1.0, -2.0, 0.5), 0.3),
+    "screw": joints.Screw((1.0, -2.0, 0.5), -0.7, 0.3),
     "spherical": joints.Spherical(),
     "planar": joints.Planar(),
     "translation": joints.Translation(),

@@ -53,6 +53,10 @@ KINDS = {
     "revolute": Kind(_hinge, "a"),
     "prismatic": Kind(lambda rng: joints.Prismatic(rng.normal(size=3)), "l"),
     "helical": Kind(lambda rng: joints.Helical(rng.normal(size=3), rng.uniform(0.1, 0.5)), "a"),
+    "screw": Kind(
+        lambda rng: joints.Screw(rng.normal(size=3), rng.uniform(0.5, 1.5), rng.uniform(0.1, 0.5)),
+        "a",
+    ),
     "spherical": Kind(lambda rng: joints.Spherical(), "Q"),
     "planar": Kind(lambda rng: joints.Planar(), "lla"),
     "translation": Kind(lambda rng: joints.Translation(), "lll"),

@@ -20,7 +20,17 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from ..errors import ArgumentError, ModelError, SavedFileError
-from ..joints import FreeFlyer, Helical, Joint, Planar, Prismatic, Revolute, Spherical, Translation
+from ..joints import (
+    FreeFlyer,
+    Helical,
+    Joint,
+    Planar,
+    Prismatic,
+    Revolute,
+    Screw,
+    Spherical,
+    Translation,
+)
 from ..model import Model, arguments
 from ..model.coupling import Coupling, independent_coordinates
 from ..model.model import joint_kinds
@@ -35,9 +45,9 @@ VERSION = 5
 # The joint kinds that a file can name, and the shapes of their parameters.
 _KINDS: dict[str, type[Joint]] = {
     kind.__name__: kind
-    for kind in (Revolute, Prismatic, Helical, Spherical, Planar, Translation, FreeFlyer)
+    for kind in (Revolute, Prismatic, Helical, Screw, Spherical, Planar, Translation, FreeFlyer)
 }
-_PARAMETERS = {"axis": (3,), "pitch": ()}
+_PARAMETERS = {"axis": (3,), "pitch": (), "turn": (), "advance": ()}
 
 # The entries of the header. The leader of joint i is the index of the joint that it follows. The
 # leader is i if joint i follows no joint. The parent or body -1 is the world.

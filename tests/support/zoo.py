@@ -22,6 +22,9 @@ KINDS = {
     "free_flyer": lambda rng: joints.FreeFlyer(),
     "universal": lambda rng: rbd.model.universal((1, 0, 0), rng.normal(size=3)),
     "euler": lambda rng: rbd.model.euler("zyx"),
+    "screw": lambda rng: joints.Screw(
+        rng.normal(size=3), rng.uniform(0.5, 1.5), rng.uniform(0.1, 0.5)
+    ),
 }
 
 
@@ -99,7 +102,7 @@ def everywhere() -> rbd.Model:
 def connected() -> rbd.Model:
     """One tree of all kinds on a free-flyer, with armature."""
     kinds = ["free_flyer", *KINDS, "revolute", "free_flyer"]
-    parents = [-1, 0, 1, 1, 2, 2, 4, 5, 5, 0, 9, 3]
+    parents = [-1, 0, 1, 1, 2, 2, 4, 5, 5, 0, 0, 9, 3]
     return build(kinds, parents, seed=2, armature=0.05)
 
 

@@ -1,0 +1,363 @@
+"""Robots of different structure as one `Model` whose arrays have a leading axis of robots.
+
+The structure of the model is the common tree of the robots, see `common_tree.py`. A robot without a
+body at a node has a *padding* body there: without mass, on a joint with armature 1. All bodies that
+a padding body carries are padding bodies too. So the row of its dof in the mass matrix is a row of
+the identity, and its bias force is zero. It stays at rest, and the other rows are those of the
+robot.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.core import Tracer
+from jax.typing import ArrayLike
+
+from .._math.cast import as_array
+from ..configuration import neutral_coordinates
+from ..errors import ArgumentError
+from ..model import Model
+from ..model.arguments import robot
+from ..model.coupling import Coupling, independent_coordinates
+from ..model.joint_space import independent_index
+from ..spatial import Pose
+from ..topology import Topology
+from .common_tree import WORLD, Node, common_tree, nodes_of, place
+
+
+@dataclasses.dataclass(frozen=True)
+class PaddedRobots:
+    """n robots in one program. `pad` returns it.
+
+    - `model`: a `Model` whose arrays have a leading axis (n, ...). `jax.vmap` over it is a batch of
+      the robots; inside, every function takes it as the model of one robot with `nq` coordinates,
+      `nv` dofs and `nb` bodies;
+    - `names` (n): the names of the robots;
+    - `q_index`, `v_index`, `body_index`: for each robot, the indices of its coordinates, dofs and
+      bodies among those of `model`, in the order of the robot. So
+      `tau[i, robots.v_index[i]]` is the part of `tau` (n, nv) that belongs to robot i;
+    - `frame_indices`: for each robot, the index in `model.frame_names` of each of its frames;
+    - `tree`, `frame_places`: the common tree, and the index of each frame by the name of its link
+      and its body.
+    """
+
+    model: Model
+    names: tuple[str, ...]
+    q_index: tuple[np.ndarray, ...]
+    v_index: tuple[np.ndarray, ...]
+    body_index: tuple[np.ndarray, ...]
+    frame_indices: tuple[dict[str, int], ...]
+    tree: tuple[Node, ...]
+    frame_places: dict[tuple[str, int], int]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __repr__(self) -> str:
+        m = self.model
+        return f"PaddedRobots(n={len(self)}, nb={m.nb}, nq={m.nq}, nv={m.nv}, dtype={m.dtype.name})"
+
+    @property
+    def has_body(self) -> np.ndarray:
+        """Which bodies of the common tree each robot has, (n, nb) of bool."""
+        return marked(self.body_index, self.model.nb)
+
+    @property
+    def has_dof(self) -> np.ndarray:
+        """Which dofs of the common tree each robot has, (n, nv) of bool."""
+        return marked(self.v_index, self.model.nv)
+
+    def configurations(self, q: Sequence[ArrayLike]) -> Array:
+        """The configurations of the robots as one array, (n, ..., nq).
+
+        `q`: for each robot its configuration (..., nq of the robot), with the same leading axes.
+        Padding joints get the neutral configuration. Raises ArgumentError, which names the robot,
+        for a wrong number of entries or a wrong shape.
+        """
+        return self._packed(q, "q", self.q_index, neutral_coordinates(self.model))
+
+    def velocities(self, v: Sequence[ArrayLike]) -> Array:
+        """Velocities, accelerations or joint forces of the robots as one array, (n, ..., nv).
+
+        `v`: for each robot (..., nv of the robot), with the same leading axes. The entries of
+        padding joints are 0. Errors as in `configurations`.
+        """
+        return self._packed(v, "v", self.v_index, np.zeros(self.model.nv))
+
+    def _packed(
+        self, parts: Sequence[ArrayLike], name: str, index: Sequence[np.ndarray], fill: np.ndarray
+    ) -> Array:
+        parts = list(parts)
+        if len(parts) != len(self):
+            raise ArgumentError(
+                f"{name} has {len(parts)} entries, expected {len(self)}, one per robot"
+            )
+        rows: list[Array] = []
+        for i, (part, places) in enumerate(zip(parts, index)):
+            x = jnp.asarray(part, self.model.dtype)
+            if x.shape[-1:] != places.shape or (rows and x.shape[:-1] != rows[0].shape[:-1]):
+                leading = rows[0].shape[:-1] if rows else x.shape[:-1]
+                raise ArgumentError(
+                    f"{name}[{i}] of robot {self.names[i]!r} has shape {x.shape}, expected "
+                    f"{(*leading, len(places))}"
+                )
+            row = jnp.broadcast_to(jnp.asarray(fill, x.dtype), (*x.shape[:-1], len(fill)))
+            rows.append(row.at[..., places].set(x, unique_indices=True))
+        return jnp.stack(rows)
+
+    def frame_index(self, names: str | Sequence[str]) -> np.ndarray:
+        """The index of a frame of each robot in `model.frame_names`, (n,).
+
+        `names`: the name of a link, for all robots or one per robot. The index differs between
+        robots that have the frame at different places of the tree, so it is an array to map over:
+        `vmap(lambda model, q, i: frame_placements(model, q).p[i])`. Raises ArgumentError for a
+        robot without this frame.
+        """
+        given = [names] * len(self) if isinstance(names, str) else list(names)
+        if len(given) != len(self):
+            raise ArgumentError(f"names has {len(given)} entries, expected {len(self)}")
+        for robot_name, name, found in zip(self.names, given, self.frame_indices):
+            if name not in found:
+                raise ArgumentError(
+                    f"robot {robot_name!r} has no frame {name!r}; it has {', '.join(found)}"
+                )
+        return np.array([found[name] for name, found in zip(given, self.frame_indices)])
+
+
+def pad(models: Sequence[Model], onto: PaddedRobots | None = None) -> PaddedRobots:
+    """Robots of different structure as one batch, for one compiled program.
+
+    - `models`: n robots, of one dtype, all with or all without dissipation;
+    - `onto`: padded robots whose tree is used as it is (default: the robots get a new common tree).
+      So a robot that is made later can run in a program that is already compiled.
+
+    The common tree has a place for every body of every robot; robots share a place where the joints
+    on the path to it have the same form. One-axis joints of different kinds share a place as
+    `joints.Screw`. Results of a robot, and their derivatives, equal those of its own program up to
+    rounding. The model has no shapes of links, because they are static: draw the given models.
+
+    The result has more frames than a robot: one for each name and place of a link. For a robot
+    without this link, the frame has the pose of its body.
+
+    Raises ArgumentError for an empty sequence, for models with leading axes or traced arrays, for
+    different dtypes, for a `Follow` joint, and, with `onto`, for a robot with a joint or a frame
+    that has no place.
+    """
+    models = _checked(models)
+    robots = [nodes_of(model) for model in models]
+    if onto is None:
+        nodes, places = common_tree(robots)
+        tree, frame_places = tuple(nodes), _numbered_frames(models, places)
+    elif not isinstance(onto, PaddedRobots):
+        raise ArgumentError(f"onto is {onto!r}, expected PaddedRobots")
+    else:
+        tree, frame_places = onto.tree, onto.frame_places
+        places = [place(tree, nodes) for nodes in robots]
+        _require_places(models, tree, frame_places, places)
+    structure = _Structure(tree, frame_places)
+    dtype, (dissipative, *_) = models[0].dtype, (model.dissipative for model in models)
+    padded = [
+        structure.model(model, nodes, index) for model, nodes, index in zip(models, robots, places)
+    ]
+    stacked = jax.tree.map(lambda *leaves: as_array(np.stack(leaves), dtype), *padded)
+    return PaddedRobots(
+        model=stacked.with_dissipation(dissipative),
+        names=tuple(model.name for model in models),
+        q_index=tuple(structure.index(model, index, "q") for model, index in zip(models, places)),
+        v_index=tuple(structure.index(model, index, "v") for model, index in zip(models, places)),
+        body_index=tuple(places),
+        frame_indices=tuple(
+            {name: frame_places[frame] for name, frame in _frames(model, index).items()}
+            for model, index in zip(models, places)
+        ),
+        tree=tree,
+        frame_places=frame_places,
+    )
+
+
+def _checked(models: Sequence[Model]) -> list[Model]:
+    models = list(models)
+    if not models:
+        raise ArgumentError("models is empty, expected at least one Model")
+    for i, model in enumerate(models):
+        if any(isinstance(x, Tracer) for x in jax.tree.leaves(robot(model, f"models[{i}]"))):
+            raise ArgumentError(f"models[{i}] has traced arrays; call pad outside of jit and vmap")
+        if np.ndim(model.gravity) != 1:
+            raise ArgumentError(f"models[{i}] is a batch of models, expected one robot")
+    for field in ("dtype", "dissipative"):
+        values = [getattr(model, field) for model in models]
+        for i, value in enumerate(values):
+            if value != values[0]:
+                raise ArgumentError(
+                    f"models[{i}] has {field} {value}, expected {values[0]} as models[0]"
+                )
+    return models
+
+
+def _frames(model: Model, places: np.ndarray) -> dict[str, tuple[str, int]]:
+    """For each frame of a robot, its name and its body in the common tree."""
+    bodies = np.append(places, WORLD)  # the last entry is for body -1
+    return {
+        name: (name, int(bodies[body])) for name, body in zip(model.frame_names, model.frame_bodies)
+    }
+
+
+def _numbered_frames(
+    models: Sequence[Model], places: Sequence[np.ndarray]
+) -> dict[tuple[str, int], int]:
+    """An index for each name and body of the frames of all robots."""
+    found: dict[tuple[str, int], int] = {}
+    for model, index in zip(models, places):
+        for frame in _frames(model, index).values():
+            found.setdefault(frame, len(found))
+    return found
+
+
+def _require_places(models, tree, frame_places, places) -> None:
+    """Raise ArgumentError for the first joint or frame of a robot that has no place."""
+    for model, index in zip(models, places):
+        for body in np.flatnonzero(index >= len(tree))[:1]:
+            raise ArgumentError(
+                f"joint {model.joint_names[body]!r} of {model.name!r} has no place in the tree of "
+                "onto; pad all robots together"
+            )
+        for name, frame in _frames(model, index).items():
+            if frame not in frame_places:
+                raise ArgumentError(
+                    f"frame {name!r} of {model.name!r} has no place in onto; pad all robots "
+                    "together"
+                )
+
+
+class _Structure:
+    """What the robots of a batch share: the static fields of their models."""
+
+    def __init__(self, tree: Sequence[Node], frame_places: dict[tuple[str, int], int]):
+        self.tree, self.frame_places = tree, frame_places
+        joints = [node.joint for node in tree]
+        self.widths = {
+            "q": np.array([joint.nq for joint in joints], int),
+            "v": np.array([joint.nv for joint in joints], int),
+        }
+        self.starts = {space: np.cumsum(n) - n for space, n in self.widths.items()}
+        forms = [jax.tree.structure(joint) for joint in joints]
+        self.groups = [
+            [node for node, form in enumerate(forms) if form == kind]
+            for kind in dict.fromkeys(forms)
+        ]
+        leaders = [i if node.leader is None else node.leader for i, node in enumerate(tree)]
+        self.follows = np.array(leaders, int) != np.arange(len(tree))
+        self.coupling = independent_coordinates(leaders, self.widths["q"], self.widths["v"])
+        names = [name for name, _ in frame_places]
+        self.static = {
+            "topology": Topology(
+                parents=tuple(node.parent for node in tree),
+                nqs=tuple(self.widths["q"].tolist()),
+                nvs=tuple(joint.tree_nv for joint in joints),
+            ),
+            "joint_bodies": tuple(map(tuple, self.groups)),
+            "joint_names": _distinct([node.name for node in tree]),
+            "body_names": _distinct([node.link for node in tree]),
+            "frame_names": _distinct(names),
+            "frame_bodies": tuple(body for _, body in frame_places),
+            "name": "padded robots",
+        }
+
+    def entries(self, places: np.ndarray, space: str) -> np.ndarray:
+        """The indices of the coordinates of a robot's joints among those of all joints."""
+        starts, widths = self.starts[space][places], self.widths[space][places]
+        runs = [start + np.arange(width) for start, width in zip(starts, widths)]
+        return np.concatenate([np.zeros(0, int), *runs])
+
+    def index(self, model: Model, places: np.ndarray, space: str) -> np.ndarray:
+        """The indices of a robot's coordinates ("q") or dofs ("v") among those of the tree."""
+        own = self.entries(places, space)[independent_index(model, space)]
+        return np.searchsorted(self.coupling[f"{space}_independent"], own)
+
+    def model(self, model: Model, nodes: Sequence[Node], places: np.ndarray) -> Model:
+        """The robot in the common tree, with NumPy arrays.
+
+        `nodes`: its tree; `places`: the node of the common tree for each of its bodies.
+        """
+        nb, nf = len(self.tree), len(self.frame_places)
+        given = jax.tree.map(np.asarray, model)
+
+        def at(index: np.ndarray, values: np.ndarray, fill: Any) -> np.ndarray:
+            """`fill` with the robot's values at its places."""
+            out = np.array(fill, float)
+            out[index] = values
+            return out
+
+        def poses(n: int, index: np.ndarray, X: Pose) -> Pose:
+            R = np.broadcast_to(np.eye(3), (n, 3, 3))
+            return Pose(at(index, X.R, R), at(index, X.p, np.zeros((n, 3))))
+
+        rates = self.entries(places, "v")
+        own = {int(node): nodes[body].joint for body, node in enumerate(places)}
+        joints = [own.get(i, node.joint) for i, node in enumerate(self.tree)]
+        rotors = np.repeat(np.where(self.follows, 0.0, 1.0), self.widths["v"])
+        frames = [self.frame_places[frame] for frame in _frames(model, places).values()]
+        in_world = [k for (_, body), k in self.frame_places.items() if body == WORLD]
+        fixed = [k for k, body in zip(frames, model.frame_bodies) if body < 0]
+        q, v = (self.index(model, places, space) for space in "qv")
+        nq, nv = (len(self.coupling[f"{space}_independent"]) for space in "qv")
+        zeros, infinite = np.zeros(len(rotors)), np.full(max(nq, nv), np.inf)
+        return Model(
+            placement=poses(nb, places, given.placement),
+            inertia=at(places, given.inertia, np.zeros((nb, 10))),
+            joints=tuple(
+                jax.tree.map(lambda *x: np.stack(x), *(joints[i] for i in group))
+                for group in self.groups
+            ),
+            frame_pose=poses(nf, np.array(frames, int), given.frame_pose),
+            fixed_inertia=at(
+                np.searchsorted(in_world, fixed), given.fixed_inertia, np.zeros((len(in_world), 10))
+            ),
+            gravity=given.gravity,
+            armature=at(rates, given.armature, rotors),
+            damping=at(rates, given.damping, zeros),
+            friction=at(rates, given.friction, zeros),
+            lower_position_limit=at(q, given.lower_position_limit, -infinite[:nq]),
+            upper_position_limit=at(q, given.upper_position_limit, infinite[:nq]),
+            velocity_limit=at(v, given.velocity_limit, infinite[:nv]),
+            effort_limit=at(v, given.effort_limit, np.zeros(nv)),
+            coupling=self._coupling(given.coupling, places, at) if any(self.follows) else None,
+            **self.static,
+        )
+
+    def _coupling(self, given: Coupling | None, places: np.ndarray, at) -> Coupling:
+        """The map of mimic joints; a padding joint that mimics another stays at 0."""
+        follows = np.where(self.follows, 0.0, 1.0)
+        q, v = (self.entries(places, space) for space in "qv")
+        fill_q, fill_v = (np.repeat(follows, self.widths[space]) for space in "qv")
+        return Coupling(
+            q_multiplier=at(q, 1.0 if given is None else given.q_multiplier, fill_q),
+            q_offset=at(q, 0.0 if given is None else given.q_offset, np.zeros(len(fill_q))),
+            v_multiplier=at(v, 1.0 if given is None else given.v_multiplier, fill_v),
+            followers=(),
+            **self.coupling,
+        )
+
+
+def _distinct(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, with a number after each name that has occurred before."""
+    found: dict[str, None] = {}
+    for name in names:
+        candidates = (name, *(f"{name} ({k})" for k in range(2, len(names) + 2)))
+        found[next(c for c in candidates if c not in found)] = None
+    return tuple(found)
+
+
+def marked(index: Sequence[np.ndarray], size: int) -> np.ndarray:
+    """For each row of indices, which entries of a vector of this size it has, (n, size) of bool."""
+    marks = np.zeros((len(index), size), bool)
+    for row, places in zip(marks, index):
+        row[places] = True
+    return marks
