@@ -384,7 +384,7 @@ class Screw(_OneAxis):
 
     def pose(self, placement, q):
         direction = rotate(placement.R, _unit(self.axis).array())
-        R = _rotation_about(placement.R, self.axis, self.turn * q[..., 0])
+        R = _rotation_about(placement.R, self.axis, jnp.asarray(self.turn) * q[..., 0])
         return Pose(R, placement.p + (self.advance[..., None] * q) * direction)
 
     def subspace(self):

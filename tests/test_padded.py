@@ -119,14 +119,17 @@ def test_each_algorithm_takes_padded_robots(name):
 
 
 def test_contacts_of_a_fixed_and_a_floating_robot():
-    """The first robot floats and has two spheres on one link; the second stands on a joint."""
+    """The first robot floats and has two spheres on one link; the second stands on a joint.
+
+    The ground is above all spheres, also above those that are padding.
+    """
     fixed = zoo.build(["revolute", "prismatic"], [-1, 0], seed=6, armature=0.1)
-    models = robots()[0], fixed
+    turned = rbd.model.placement_matrix((0.2, 0.1, -0.3), (0.5, 1.0, -0.7))
+    models = robots()[0], rbd.model.add_frame(fixed, "foot", "l1", turned)
+    ground, slippery = contact.Plane(offset=3.0), contact.Material(friction=0.5)
     scenes = (
-        contact.Scene(("l2", "l0", "l2"), [1.1, 1.2, 1.3], material=contact.Material(friction=0.5)),
-        contact.Scene(
-            (0, "l1"), 0.4, [[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]], contact.Plane(offset=0.3)
-        ),
+        contact.Scene(("l2", "l0", "l2"), [0.1, 0.2, 0.3], None, ground, slippery),
+        contact.Scene((0, "foot"), 0.4, [[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]], ground),
     )
     pair = Batch(models)
     both = pair.robots
@@ -145,6 +148,9 @@ def test_contacts_of_a_fixed_and_a_floating_robot():
         for x, y, index in zip(found, own, places):
             close(np.asarray(x[i])[index], y, 1e-10)
             assert np.any(np.asarray(y) != 0)
+    padding = ~together.has_contact
+    assert padding.sum() == 5
+    np.testing.assert_array_equal(np.asarray(found[1])[padding], 0)
 
 
 # -------------------------------------------------------------------------------- the common tree
@@ -193,6 +199,9 @@ def test_a_joint_that_mimics_another_and_an_independent_joint_have_two_places():
 def test_padding_is_at_rest_and_has_the_row_of_the_identity():
     both = batch()
     model, (q, v, u, f) = both.robots.model, both.state
+    together = padded.pad([both.models[0], zoo.build(["revolute"], [-1])])
+    at_zero = together.configurations([both.states[0][0], np.zeros(1)])
+    close(at_zero[1], rbd.neutral(together.model))
     M, a = jax.vmap(rbd.crba)(model, q), jax.vmap(rbd.aba)(model, q, v, u, f)
     for i, has in enumerate(both.robots.has_dof):
         assert 0 < has.sum() == both.models[i].nv

@@ -164,7 +164,7 @@ def _levels(children: Mapping[int, list[int]]) -> list[list[int]]:
 
 def extend(tree: list[Node], robot_nodes: Sequence[Node], places: np.ndarray) -> None:
     """Add the new nodes of a robot to the tree."""
-    for body in np.flatnonzero(places >= len(tree)):
+    for body in np.flatnonzero(places >= len(tree)).tolist():
         node = robot_nodes[body]
         parent = WORLD if node.parent == WORLD else int(places[node.parent])
         leader = None if node.leader is None else int(places[node.leader])

@@ -254,12 +254,13 @@ class _Structure:
         ]
         leaders = [i if node.leader is None else node.leader for i, node in enumerate(tree)]
         self.follows = np.array(leaders, int) != np.arange(len(tree))
-        self.coupling = independent_coordinates(leaders, self.widths["q"], self.widths["v"])
+        nqs, nvs = (self.widths[space].tolist() for space in "qv")
+        self.coupling = independent_coordinates(leaders, nqs, nvs)
         names = [name for name, _ in frame_places]
         self.static = {
             "topology": Topology(
                 parents=tuple(node.parent for node in tree),
-                nqs=tuple(self.widths["q"].tolist()),
+                nqs=tuple(nqs),
                 nvs=tuple(joint.tree_nv for joint in joints),
             ),
             "joint_bodies": tuple(map(tuple, self.groups)),
@@ -289,7 +290,7 @@ class _Structure:
         nb, nf = len(self.tree), len(self.frame_places)
         given = jax.tree.map(np.asarray, model)
 
-        def at(index: np.ndarray, values: np.ndarray, fill: Any) -> np.ndarray:
+        def at(index: np.ndarray, values: Any, fill: Any) -> Any:
             """`fill` with the robot's values at its places."""
             out = np.array(fill, float)
             out[index] = values
