@@ -399,6 +399,18 @@ def test_the_hessian_of_the_contact_law(rng, spins):
     close(impulse, slopes, 1e-12)
 
 
+@pytest.mark.parametrize("mu", [0.0, 0.7])
+def test_contacts_without_tangential_velocity(mu):
+    """One approaches and one leaves the ground; a third one touches it at rest."""
+    up = jnp.array([[0.0, 0.0, 1.0]] * 3)
+    u = jnp.array([-2.0, 2.0, 0.0])[:, None] * up
+    law = ContactLaw(up, jnp.full(3, 3.0), 0 * up, jnp.full(3, mu), jnp.zeros((3, 0, 3)))
+    close(law.impulses(u), [[0, 0, 6.0], [0, 0, 0], [0, 0, 0]])
+    pushed, apart, _ = law.hessian_product(u, jnp.array([np.eye(3)] * 3))
+    close(pushed, 3 * np.eye(3) if mu else np.diag([0.0, 0.0, 3.0]))
+    close(apart, np.zeros((3, 3)))
+
+
 # ------------------------------------------------------------------------- the step of a point mass
 
 

@@ -118,7 +118,8 @@ def project(
     size = jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1)), 0)
     height = (y_n + mu * size) / (1 + mu * mu)
     inverse = 1 / jnp.where(positive, size, 1)
-    sticks, leaves = size <= mu * y_n, mu * size <= -y_n
+    # Not `<=`: without friction and tangential velocity, all contacts would stick, also apart.
+    sticks, leaves = size < mu * y_n, mu * size <= -y_n
     return Projection(
         normal, conductance, mu, y, y_n, y_t, inverse, height, mu * inverse, sticks, leaves
     )
