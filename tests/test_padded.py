@@ -78,7 +78,8 @@ def batch():
 @functools.cache
 def independent():
     """Without joints that mimic others, which some algorithms refuse."""
-    return Batch(robots())
+    first, *others = robots()
+    return Batch((rbd.model.add_frame(first, "tool", "l2"), *others))
 
 
 def compare(batch, function, tolerance=1e-12):
@@ -108,8 +109,10 @@ def test_results_and_gradients_are_those_of_the_own_programs():
     compare(Batch(robots({6: Mimic("j4", -0.7, 0.2)})[:2]), dynamics)
 
 
-# A random configuration is not one of these: it draws one key per joint kind.
-TABLE = [name for name in ALGORITHMS if name != "random_configuration"]
+# A random configuration draws one key per joint kind, and the maximal formulation has multipliers of
+# every joint.
+EXCEPTIONS = {"random_configuration", "maximal_dynamics", "maximal_system"}
+TABLE = [name for name in ALGORITHMS if name not in EXCEPTIONS]
 
 
 @pytest.mark.slow
@@ -162,6 +165,15 @@ def chain(*kinds, parents=None, **options):
 
 def size(*models):
     return padded.pad(models).model.nb
+
+
+def test_robots_without_bodies():
+    nothing = rbd.build_model(
+        [rbd.model.Link("base")], [rbd.model.JointSpec("fixed", rbd.model.Fixed(), None, "base")]
+    )
+    pair = padded.pad([nothing, nothing])
+    assert jax.vmap(rbd.rnea)(pair.model, *3 * [jnp.zeros((2, 0))]).shape == (2, 0)
+    assert size(nothing, chain("revolute")) == 1
 
 
 def test_robots_of_one_structure_need_no_padding():

@@ -139,7 +139,7 @@ def _scan(
     """
     node_indices, in_parent = np.arange(len(parents), dtype=np.int32), parent_rows(parents)
     rows = _broadcast_to_batch(rows, nodes, batch_axes)
-    if rows_in_place and batch_axes:
+    if rows_in_place and batch_axes and len(parents):  # without nodes there is no row to read
 
         def visit_next(rows, indices):
             i, parent = indices
