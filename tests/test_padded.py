@@ -109,8 +109,8 @@ def test_results_and_gradients_are_those_of_the_own_programs():
     compare(Batch(robots({6: Mimic("j4", -0.7, 0.2)})[:2]), dynamics)
 
 
-# A random configuration draws one key per joint kind, and the maximal formulation has multipliers of
-# every joint.
+# A random configuration draws one key per joint kind, and the maximal formulation has multipliers
+# of every joint.
 EXCEPTIONS = {"random_configuration", "maximal_dynamics", "maximal_system"}
 TABLE = [name for name in ALGORITHMS if name not in EXCEPTIONS]
 

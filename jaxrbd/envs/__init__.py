@@ -19,6 +19,7 @@ from .legged import LeggedParams, LeggedPhysics
 from .mjcf import MjcfWalk
 from .mjcf_task import MjcfParams, MjcfPhysics, MjcfTask, tolerance
 from .motion import Motion
+from .padded_walk import PaddedWalk
 from .quadruped import QuadrupedJoystick, QuadrupedStand, QuadrupedTrot
 from .randomisation import Randomised, Scale, Shift, Uniform, randomise, stack_models
 
@@ -62,6 +63,7 @@ __all__ = [
     "MjcfPhysics",
     "MjcfTask",
     "MjcfWalk",
+    "PaddedWalk",
     "Motion",
     "QuadrupedJoystick",
     "QuadrupedStand",

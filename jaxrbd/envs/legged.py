@@ -48,7 +48,8 @@ class LeggedParams(NamedTuple):
     - `gait` (2,): the period in s and the height in m of the steps of `QuadrupedTrot`;
     - `weights`: the weights of the reward terms;
     - `passive`, `tendons`, `constraints`: springs and other passive forces, tendons that act, and
-      constraints between links, by default none.
+      constraints between links, by default none;
+    - `phases` (k,): the phase of each sphere, only for `PaddedWalk`, whose robots differ in it.
     """
 
     model: Model
@@ -67,6 +68,7 @@ class LeggedParams(NamedTuple):
     passive: PassiveForces = PassiveForces()
     tendons: Tendons = Tendons(())
     constraints: tuple[Constraint, ...] = ()
+    phases: Parameter | None = None
 
 
 class LeggedPhysics(NamedTuple):
@@ -158,10 +160,10 @@ def command_terms(after: LeggedPhysics) -> dict[str, Float[Array, ""]]:
     }
 
 
-def gait_term(
-    params: LeggedParams, after: LeggedPhysics, phases: Sequence[float]
-) -> Float[Array, ""]:
-    """Minus the mean squared error of the foot heights, divided by the square of the step height.
+def gait_errors(
+    params: LeggedParams, after: LeggedPhysics, phases: Sequence[float] | Array
+) -> Float[Array, " k"]:
+    """The squared error of the height of each foot, divided by the square of the step height.
 
     A foot with the phase 0 should follow half a sine wave in the first half of the period, with the
     step height as its amplitude, and stay on the ground in the second half. `phases`: one per foot,
@@ -170,7 +172,7 @@ def gait_term(
     period, height = params.gait
     phase = after.time / period + jnp.asarray(phases, after.time.dtype)
     wanted = jnp.maximum(jnp.sin(2 * np.pi * phase), 0)
-    return -jnp.mean((after.distance / height - wanted) ** 2)
+    return (after.distance / height - wanted) ** 2
 
 
 class LeggedEnv(Env):
@@ -200,7 +202,8 @@ class LeggedEnv(Env):
         # the surface. So one move by the distance does not reach the ground, and a second move
         # corrects most of the error.
         for _ in range(2):
-            q = q.at[2].add(-jnp.min(contact_points(model, params.scene, q, v).distance))
+            distance = contact_points(model, params.scene, q, v).distance
+            q = q.at[2].add(-jnp.min(distance, where=self._acting(params), initial=jnp.inf))
         distance = contact_points(model, params.scene, q, v).distance
         no_action = jnp.zeros(model.nv - 6, model.dtype)
         return LeggedPhysics(
@@ -213,6 +216,10 @@ class LeggedEnv(Env):
             time=jnp.zeros((), model.dtype),
             distance=distance,
         )
+
+    def _acting(self, params: LeggedParams) -> Array | bool:
+        """Which spheres of the scene belong to the robot; all, unless it is padded."""
+        return True
 
     def advance(self, params, physics, action, key):
         """The physical state after `TIME_STEP`, with the action as a change of the home posture."""
@@ -296,7 +303,7 @@ class LeggedEnv(Env):
     def terms(self, params, before, action, after):
         terms = posture_terms(params, action, after, self.base)
         if self.phases is not None:
-            terms["gait"] = gait_term(params, after, self.phases)
+            terms["gait"] = -jnp.mean(gait_errors(params, after, self.phases))
         return terms | command_terms(after)
 
     def failed(self, params, physics):

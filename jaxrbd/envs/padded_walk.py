@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._math.cast import cast
-from ..actuators import PD
 from ..contact import inverse_inertias
 from ..errors import ArgumentError
-from ..padded import PaddedRobots, is_no_padding, pad, pad_scenes
-from . import legged
-from .legged import LeggedEnv, LeggedParams
+from ..model import arguments
+from ..padded import PaddedRobots, acting_contacts, pad, pad_scenes
+from .legged import LeggedEnv, LeggedParams, gait_errors
+from .randomisation import Randomised
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,11 +53,124 @@ class PaddedWalk(LeggedEnv):
             if (walker.phases is None) != (self.walkers[0].phases is None):
                 raise ArgumentError(f"walkers[{i}] and walkers[0] differ in having a gait")
         object.__setattr__(self, "walkers", tuple(self.walkers))
-        robots, _ = self._robots_and_params()
+        robots, params = _padded(self.walkers)
         found = {
             "action_size": robots.model.nv - 6,
             "base": robots.model.frame_names[robots.model.frame_bodies.index(0)],
-            "phases": self.walkers[0].phases,
+            "phases": None if params.phases is None else (0.0,) * params.phases.shape[1],
         }
         for name, value in found.items():
             object.__setattr__(self, name, value)
+
+    def default_params(self) -> LeggedParams:
+        return jax.tree.map(lambda x: x[0], _padded(self.walkers)[1])
+
+    def params_of_all(self, size: int) -> Randomised:
+        """The parameters of `size` environments with the robots in turn, as `randomise` returns.
+
+        Environment i has the robot `walkers[i % n]`, for n robots.
+        """
+        arguments.require_counts(size=size)
+        index = np.arange(size) % len(self.walkers)
+        params = jax.tree.map(lambda x: x[index], _padded(self.walkers)[1])
+        return Randomised(params, jax.tree.map(lambda _: 0, params))
+
+    def robots(self) -> PaddedRobots:
+        """The robots in their common tree, to convert configurations and to draw each robot."""
+        return _padded(self.walkers)[0]
+
+    def settings(self):
+        """The static settings, with those of the environment of each robot."""
+        walkers = [
+            {"name": type(walker).__name__, "settings": walker.settings()}
+            for walker in self.walkers
+        ]
+        return super().settings() | {"walkers": walkers}
+
+    def _acting(self, params):
+        return acting_contacts(params.scene)
+
+    def initial(self, params, key):
+        """As for one robot; the joints that the robot does not have are at rest in the posture."""
+        start, has = super().initial(params, key), _has_joint(params)
+        q = start.q.at[7:].set(jnp.where(has, start.q[7:], params.home[7:]))
+        return start._replace(q=q, v=start.v.at[6:].set(_own(params, start.v[6:])))
+
+    def advance(self, params, physics, action, key):
+        return super().advance(params, physics, _own(params, action), key)
+
+    def _observed(self, params, physics):
+        measured, exact = super()._observed(params, physics)
+        return measured, exact | {"has_joint": _has_joint(params).astype(params.model.dtype)}
+
+    def terms(self, params, before, action, after):
+        terms = super().terms(params, before, _own(params, action), after)
+        if self.phases is not None:
+            errors = gait_errors(params, after, jnp.asarray(params.phases))
+            terms["gait"] = -jnp.mean(errors, where=self._acting(params))
+        return terms
+
+
+def _has_joint(params: LeggedParams) -> Array:
+    """Which of the joints after the base the robot has, (n,)."""
+    return jnp.asarray(params.stroke) > 0
+
+
+def _own(params: LeggedParams, x: Array) -> Array:
+    """Values of the joints (n,), with zeros for the joints that the robot does not have."""
+    return jnp.where(_has_joint(params), x, 0)
+
+
+def _padded(walkers: Sequence[LeggedEnv]) -> tuple[PaddedRobots, LeggedParams]:
+    """The robots of several environments in one tree, and their parameters, with a first axis."""
+    each = [walker.default_params() for walker in walkers]
+    for params in each:
+        _check(params, each[0])
+    robots = pad([params.model for params in each])
+    scenes = [dataclasses.replace(params.scene, inverse_inertia=None) for params in each]
+    contacts = pad_scenes(robots, scenes)
+    scene = eqx.tree_at(
+        lambda scene: scene.inverse_inertia,
+        contacts.scene,
+        jax.jit(jax.vmap(inverse_inertias))(robots.model, contacts.scene),
+        is_leaf=lambda x: x is None,
+    )
+    strokes = [
+        np.append(np.zeros(6), np.broadcast_to(params.stroke, params.model.nv - 6))
+        for params in each
+    ]
+    phases = None
+    if walkers[0].phases is not None:
+        phases = np.zeros(contacts.has_contact.shape)
+        for row, index, walker in zip(phases, contacts.contact_index, walkers):
+            row[index] = walker.phases
+    dtype = robots.model.dtype
+    special = {
+        "model": robots.model,
+        "scene": scene,
+        "control": jax.tree.map(lambda *x: robots.velocities(x), *(p.control for p in each)),
+        "home": robots.configurations([params.home for params in each]),
+        "stroke": robots.velocities(strokes)[:, 6:],
+        "phases": None if phases is None else jnp.asarray(phases, dtype),
+    }
+    rest = [params._replace(**dict.fromkeys(special)) for params in each]
+    return robots, jax.tree.map(lambda *x: jnp.stack(x), *rest)._replace(**special)
+
+
+def _check(params: LeggedParams, first: LeggedParams) -> None:
+    name = params.model.name
+    for field in ("passive", "tendons", "constraints"):
+        if any(np.size(x) for x in jax.tree.leaves(getattr(params, field))):
+            raise ArgumentError(f"the robot {name!r} has {field}, which can't be padded")
+    if set(params.weights) != set(first.weights):
+        raise ArgumentError(
+            f"the robot {name!r} has the reward terms {sorted(params.weights)}, expected "
+            f"{sorted(first.weights)} as the first robot"
+        )
+    for field in ("delay", "noise", "start", "command", "gait"):
+        shapes = [jax.tree.map(np.shape, getattr(x, field)) for x in (params, first)]
+        if shapes[0] != shapes[1]:
+            raise ArgumentError(
+                f"the robot {name!r} has {field} of the shapes {shapes[0]}, expected {shapes[1]} "
+                "as for the first robot"
+            )

@@ -7,6 +7,6 @@ batches whose common trees are small.
 
 from .common_tree import alike
 from .robots import PaddedRobots, pad
-from .scenes import PaddedScenes, pad_scenes
+from .scenes import PaddedScenes, acting_contacts, pad_scenes
 
-__all__ = ["PaddedRobots", "PaddedScenes", "alike", "pad", "pad_scenes"]
+__all__ = ["PaddedRobots", "PaddedScenes", "acting_contacts", "alike", "pad", "pad_scenes"]

@@ -9,6 +9,8 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
+from jax import Array
+from jaxtyping import Bool
 
 from .._math.cast import as_array
 from ..contact import Scene
@@ -37,6 +39,11 @@ class PaddedScenes:
     def has_contact(self) -> np.ndarray:
         """Which contacts of `scene` each robot has, (n, contacts) of bool."""
         return marked(self.contact_index, len(self.scene.frames))
+
+
+def acting_contacts(scene: Scene) -> Bool[Array, " contacts"]:
+    """Which contacts of a padded scene are those of its robot, for one robot as inside `vmap`."""
+    return scene.margin > _NEVER / 2
 
 
 def pad_scenes(robots: PaddedRobots, scenes: Sequence[Scene]) -> PaddedScenes:
