@@ -130,14 +130,33 @@ def test_contacts_of_a_fixed_and_a_floating_robot():
     turned = rbd.model.placement_matrix((0.2, 0.1, -0.3), (0.5, 1.0, -0.7))
     models = robots()[0], rbd.model.add_frame(fixed, "foot", "l1", turned)
     ground, slippery = contact.Plane(offset=3.0), contact.Material(friction=0.5)
+    rod, brick = rbd.collision.Capsule(0.2, 0.3), rbd.collision.Box([0.5, 0.4, 0.3])
+
+    def pairs(*frames):
+        """A rod on a frame, and bricks in the world and on another frame, which overlap."""
+        placed = [rbd.collision.PlacedShape(rod, frames[0], [0.1, 0.2, 0.0])]
+        placed += [
+            rbd.collision.PlacedShape(brick, frame, [0.1 * i, 0.0, 0.2])
+            for i, frame in enumerate(frames[1:])
+        ]
+        return contact.collision_pairs([(placed[0], other) for other in placed[1:]])
+
     scenes = (
-        contact.Scene(("l2", "l0", "l2"), [0.1, 0.2, 0.3], None, ground, slippery),
-        contact.Scene((0, "foot"), 0.4, [[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]], ground),
+        contact.Scene(
+            ("l2", "l0", "l2"), [0.1, 0.2, 0.3], None, ground, slippery, pairs=pairs("l1", None)
+        ),
+        contact.Scene(
+            (0, "foot"),
+            0.4,
+            [[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]],
+            ground,
+            pairs=pairs("foot", None, "l0"),
+        ),
     )
     pair = Batch(models)
     both = pair.robots
     together = padded.pad_scenes(both, scenes)
-    assert together.has_contact.sum(axis=1).tolist() == [3, 2]
+    assert together.has_contact.sum(axis=1).tolist() == [scene.size for scene in scenes] == [5, 6]
 
     def step(model, scene, q, v, u):
         done = contact.contact_step(model, scene, q, v, u, 0.01)
@@ -152,7 +171,7 @@ def test_contacts_of_a_fixed_and_a_floating_robot():
             close(np.asarray(x[i])[index], y, 1e-10)
             assert np.any(np.asarray(y) != 0)
     padding = ~together.has_contact
-    assert padding.sum() == 5
+    assert padding.sum() == 11
     np.testing.assert_array_equal(np.asarray(found[1])[padding], 0)
 
 
@@ -355,16 +374,16 @@ def test_faults_are_named(fault):
 
 
 SCENE = contact.Scene(("l0",))
-BOX = rbd.collision.PlacedShape(rbd.collision.Sphere(0.1), "l0")
+BALL = rbd.collision.PlacedShape(rbd.collision.Sphere(0.1), "l8")
 WALL = rbd.collision.PlacedShape(rbd.collision.Sphere(0.1), None)
 SCENE_FAULTS = {
     "a scene less": ([SCENE], "scenes has 1 entries, expected 2"),
     "no scene": ([SCENE, 3], "the scene of 'robot' is 3"),
     "unknown frame": ([SCENE, contact.Scene(("l9",))], "no frame 'l9'"),
     "unknown index": ([SCENE, contact.Scene((7,))], "no frame 7"),
-    "pairs": (
-        [SCENE, contact.Scene(("l0",), pairs=contact.collision_pairs([(BOX, WALL)]))],
-        "pairs of shapes",
+    "unknown frame of a pair": (
+        [SCENE, contact.Scene(("l0",), pairs=contact.collision_pairs([(BALL, WALL)]))],
+        "no frame 'l8'",
     ),
     "inverse inertias": (
         [contact.Scene(("l0",), inverse_inertia=contact.InverseInertias([1.0], [1.0])), SCENE],

@@ -88,7 +88,7 @@ class PaddedWalk(LeggedEnv):
         return super().settings() | {"walkers": walkers}
 
     def _acting(self, params):
-        return acting_contacts(params.scene)
+        return acting_contacts(params.scene)[: len(params.scene.frames)]  # without the pairs
 
     def initial(self, params, key):
         """As for one robot; the joints that the robot does not have are at rest in the posture."""
@@ -141,9 +141,9 @@ def _padded(walkers: Sequence[LeggedEnv]) -> tuple[PaddedRobots, LeggedParams]:
     ]
     phases = None
     if walkers[0].phases is not None:
-        phases = np.zeros(contacts.has_contact.shape)
+        phases = np.zeros((len(walkers), len(scene.frames)))
         for row, index, walker in zip(phases, contacts.contact_index, walkers):
-            row[index] = walker.phases
+            row[index[: len(walker.phases or ())]] = walker.phases  # without the pairs
     dtype = robots.model.dtype
     special = {
         "model": robots.model,

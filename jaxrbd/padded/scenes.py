@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jaxtyping import Bool
 
 from .._math.cast import as_array
-from ..contact import Scene
+from ..collision import PlacedShape
+from ..contact import CollisionPairs, Material, Scene
+from ..contact.shape_pairs import GROUND
 from ..errors import ArgumentError
+from ..spatial import Pose
+from .common_tree import WORLD
 from .robots import PaddedRobots, marked
 
 # The margin of a padding contact in m, so that it acts at no distance that occurs. It is finite,
 # because derivatives of an infinite distance would be NaN.
 _NEVER = -1e6
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +46,7 @@ class PaddedScenes:
     @property
     def has_contact(self) -> np.ndarray:
         """Which contacts of `scene` each robot has, (n, contacts) of bool."""
-        return marked(self.contact_index, len(self.scene.frames))
+        return marked(self.contact_index, self.scene.size)
 
 
 def acting_contacts(scene: Scene) -> Bool[Array, " contacts"]:
@@ -50,44 +58,58 @@ def pad_scenes(robots: PaddedRobots, scenes: Sequence[Scene]) -> PaddedScenes:
     """The contact scenes of padded robots as one scene, for one compiled program.
 
     - `robots`: n robots;
-    - `scenes`: for each robot its scene. A sphere's frame is the name or index of a link of this
-      robot. Grounds are of one class, with arrays of equal shapes, and materials have or lack
-      `torsional` and `rolling` friction in all scenes.
+    - `scenes`: for each robot its scene. Frames of spheres and shapes are names or indices of links
+      of this robot. Grounds are of one class, with arrays of equal shapes, and all materials have
+      `torsional` and `rolling` friction or none does.
 
-    On each body of the common tree the result has as many spheres as the robot with the most
-    spheres there. A robot with fewer has padding spheres, which touch nothing: their margin is
-    -1e6 m. Results of a robot equal those with its own scene up to rounding.
+    A sphere of a robot shares a place with a sphere of another robot on the same body of the common
+    tree, and a shape shares one with a shape of the same class. What a robot does not have is
+    padding, which touches nothing: the margin of its contacts is -1e6 m. Results of a robot equal
+    those with its own scene up to rounding.
 
     Raises ArgumentError, which names the robot, for another number of scenes, an unknown frame or
-    one that is fixed to the world, different grounds or materials, and for scenes with pairs of
-    shapes or with inverse inertias. (For the latter, map `inverse_inertias` over the result.)
+    one that is fixed to the world, different grounds or materials, and for scenes with inverse
+    inertias (map `inverse_inertias` over the result).
     """
     scenes = list(scenes)
     if len(scenes) != len(robots):
         raise ArgumentError(f"scenes has {len(scenes)} entries, expected {len(robots)}")
     for name, scene in zip(robots.names, scenes):
         _check(name, scene, scenes[0])
-    frames = [_frames(robots, i, scene) for i, scene in enumerate(scenes)]
-    bodies = [np.array(robots.model.frame_bodies, int)[found] for found in frames]
-    counts = np.stack([np.bincount(found, minlength=robots.model.nb) for found in bodies])
-    most = np.max(counts, axis=0)
-    first = np.cumsum(most) - most
-    slots = [_slots(found, first) for found in bodies]
-    slot_frames = np.repeat(_frame_of_each_body(robots), most)
-    padded = [
-        _padded(robots, i, scene, frames[i], slots[i], slot_frames)
-        for i, scene in enumerate(scenes)
+    frames = [_frames(robots, i, scene.frames) for i, scene in enumerate(scenes)]
+    spheres, sphere_index = _places([_bodies(robots, found) for found in frames])
+    sphere_frames = _frame_of_each_body(robots)[np.array(spheres, int)]
+    pairs, pair_index = _pad_pairs(robots, [scene.pairs for scene in scenes])
+    counts = pairs[0].counts.tolist()
+    starts = [len(spheres) + sum(counts[:k]) for k in range(len(counts))]
+    contacts = [
+        np.array([*own, *(starts[k] + j for k in of_pairs for j in range(counts[k]))], int)
+        for own, of_pairs in zip(sphere_index, pair_index)
     ]
+    padded = []
+    for i, scene in enumerate(scenes):
+        used = sphere_frames[sphere_index[i]]
+        one = np.broadcast_to(np.eye(3), (len(used), 3, 3))
+        _, offsets = _moved(robots, i, frames[i], used, one, np.asarray(scene.offsets))
+        padded.append(
+            dataclasses.replace(
+                scene,
+                frames=tuple(sphere_frames.tolist()),
+                offsets=_at(sphere_index[i], offsets, len(spheres)),
+                radii=_at(sphere_index[i], scene.radii, len(spheres)),
+                material=_material(scene, contacts[i], len(spheres) + sum(counts)),
+                pairs=pairs[i],
+            )
+        )
     dtype = robots.model.dtype
-    scene = jax.tree.map(lambda *x: as_array(np.stack(x), dtype), *padded)
-    return PaddedScenes(scene, tuple(slots))
+    return PaddedScenes(
+        jax.tree.map(lambda *x: as_array(np.stack(x), dtype), *padded), tuple(contacts)
+    )
 
 
 def _check(name: str, scene: Scene, first: Scene) -> None:
     if not isinstance(scene, Scene):
         raise ArgumentError(f"the scene of {name!r} is {scene!r}, expected a Scene")
-    if len(scene.pairs):
-        raise ArgumentError(f"the scene of {name!r} has pairs of shapes, which can't be padded")
     if scene.inverse_inertia is not None:
         raise ArgumentError(
             f"the scene of {name!r} has inverse_inertia, expected None: map inverse_inertias over "
@@ -108,15 +130,23 @@ def _check(name: str, scene: Scene, first: Scene) -> None:
         )
 
 
-def _frames(robots: PaddedRobots, i: int, scene: Scene) -> np.ndarray:
-    """The frame of the padded model for each sphere of robot i."""
+def _frames(
+    robots: PaddedRobots, i: int, frames: Sequence[str | int | None], moving: bool = True
+) -> np.ndarray:
+    """The frames of the padded model for frames of robot i; `WORLD` for None.
+
+    `moving`: whether a frame that is fixed to the world is an error.
+    """
     found, given = robots.frame_indices[i], []
     names = list(found)
-    for frame in scene.frames:
+    for frame in frames:
+        if frame is None:
+            given.append(WORLD)
+            continue
         name = frame if isinstance(frame, str) else names[frame] if frame < len(names) else frame
         if name not in found:
             raise ArgumentError(f"robot {robots.names[i]!r} has no frame {frame!r}")
-        if robots.model.frame_bodies[found[name]] < 0:
+        if moving and robots.model.frame_bodies[found[name]] < 0:
             raise ArgumentError(
                 f"frame {frame!r} of {robots.names[i]!r} is fixed to the world, expected a moving "
                 "frame"
@@ -125,52 +155,119 @@ def _frames(robots: PaddedRobots, i: int, scene: Scene) -> np.ndarray:
     return np.array(given, int)
 
 
-def _slots(bodies: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """A sphere of the padded scene for each sphere of a robot; those of a body keep their order."""
-    earlier = np.array([np.sum(bodies[:k] == body) for k, body in enumerate(bodies)], int)
-    return first[bodies] + earlier
+def _bodies(robots: PaddedRobots, frames: np.ndarray) -> list[int]:
+    """The bodies of frames of the padded model; `WORLD` for the world."""
+    return np.array([*robots.model.frame_bodies, WORLD], int)[frames].tolist()
 
 
 def _frame_of_each_body(robots: PaddedRobots) -> np.ndarray:
-    """One frame of each body of the common tree, (nb,). The link of a body is such a frame."""
+    """One frame of each body of the common tree, which is on its link, then `WORLD`, (nb + 1,)."""
     frame_bodies = robots.model.frame_bodies
-    return np.array([frame_bodies.index(body) for body in range(robots.model.nb)], int)
+    return np.array([*map(frame_bodies.index, range(robots.model.nb)), WORLD], int)
 
 
-def _padded(
+def _places(rows: Sequence[Sequence[Key]]) -> tuple[list[Key], list[np.ndarray]]:
+    """Places for the items of several robots, where items with equal keys share places.
+
+    `rows`: the keys of the items of each robot. Items of one robot with equal keys have different
+    places. Returns the key of each place, and for each robot the places of its items.
+    """
+    found: dict[tuple[Key, int], int] = {}
+    index = []
+    for keys in rows:
+        earlier: Counter[Key] = Counter()
+        places = []
+        for key in keys:
+            places.append(found.setdefault((key, earlier[key]), len(found)))
+            earlier[key] += 1
+        index.append(np.array(places, int))
+    return [key for key, _ in found], index
+
+
+def _at(index: np.ndarray, values: Any, size: int, fill: float = 0.0) -> np.ndarray:
+    """An array with `values` at the places `index` (n,) of the first axis, and `fill` elsewhere."""
+    x = np.asarray(values)
+    out = np.full((size, *x.shape[1:]), fill)
+    out[index] = x
+    return out
+
+
+def _moved(
     robots: PaddedRobots,
     i: int,
-    scene: Scene,
     frames: np.ndarray,
-    slots: np.ndarray,
-    slot_frames: np.ndarray,
-) -> Scene:
-    """The scene of robot i with the spheres of all robots, with NumPy arrays."""
-    n = len(slot_frames)
+    used: np.ndarray,
+    R: np.ndarray,
+    p: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Poses R (n, 3, 3), p (n, 3) in frames of robot i, in the frames `used` of the same bodies."""
+    X_BF = robots.model.frame_pose
+    R_BF = np.concatenate([np.asarray(X_BF.R[i]), np.eye(3)[None]])  # the last row is the world
+    p_BF = np.concatenate([np.asarray(X_BF.p[i]), np.zeros((1, 3))])
+    R_B, p_B = R_BF[frames] @ R, (R_BF[frames] @ p[..., None])[..., 0] + p_BF[frames]
+    back = np.swapaxes(R_BF[used], 1, 2)
+    return back @ R_B, (back @ (p_B - p_BF[used])[..., None])[..., 0]
 
-    def at_slots(values: Any, fill: float = 0.0) -> np.ndarray:
-        x = np.asarray(values)
-        out = np.full((n, *x.shape[1:]), fill)
-        out[slots] = x
-        return out
 
-    R, p = (np.asarray(x[i]) for x in robots.model.frame_pose)
-    used = slot_frames[slots]
-    in_body = np.einsum("kij,kj->ki", R[frames], np.asarray(scene.offsets)) + p[frames]
-    offsets = np.einsum("kji,kj->ki", R[used], in_body - p[used])
-    # Not the constructor: it refuses the margin of padding spheres.
+def _material(scene: Scene, contacts: np.ndarray, size: int) -> Material:
+    """The material with one value per contact of all robots."""
     material = scene.material
-    fields = {"friction": at_slots(scene.friction), "margin": at_slots(scene.margin, _NEVER)}
+    fields = {
+        "friction": _at(contacts, scene.friction, size),
+        "margin": _at(contacts, scene.margin, size, _NEVER),
+    }
     for name in ("torsional", "rolling"):
         if (value := getattr(material, name)) is not None:
-            fields[name] = at_slots(np.broadcast_to(np.asarray(value), len(slots)))
-    material = eqx.tree_at(
+            fields[name] = _at(contacts, np.broadcast_to(np.asarray(value), len(contacts)), size)
+    # Not the constructor: it refuses the margin of padding.
+    return eqx.tree_at(
         lambda x: [getattr(x, name) for name in fields], material, list(fields.values())
     )
-    return dataclasses.replace(
-        scene,
-        frames=tuple(slot_frames.tolist()),
-        offsets=at_slots(offsets),
-        radii=at_slots(scene.radii),
-        material=material,
+
+
+def _pad_pairs(
+    robots: PaddedRobots, given: Sequence[CollisionPairs]
+) -> tuple[list[CollisionPairs], list[np.ndarray]]:
+    """The pairs of all robots, for each robot with its shapes, and the places of its own pairs."""
+    frames = [
+        _frames(robots, i, [shape.frame for shape in pairs.shapes], moving=False)
+        for i, pairs in enumerate(given)
+    ]
+    keys = [
+        [(body, *_form(shape)) for body, shape in zip(_bodies(robots, found), pairs.shapes)]
+        for found, pairs in zip(frames, given)
+    ]
+    shapes, shape_index = _places(keys)
+    shape_frames = _frame_of_each_body(robots)[np.array([body for body, *_ in shapes], int)]
+    members, pair_index = _places(
+        [
+            [(int(own[a]), GROUND if b == GROUND else int(own[b])) for a, b in pairs.members]
+            for own, pairs in zip(shape_index, given)
+        ]
     )
+    placed: list[dict[int, PlacedShape]] = []
+    for i, (pairs, own) in enumerate(zip(given, shape_index)):
+        poses = [shape.X_FS for shape in pairs.shapes]
+        R = np.array([X.R for X in poses], float).reshape(-1, 3, 3)
+        p = np.array([X.p for X in poses], float).reshape(-1, 3)
+        used = shape_frames[own]
+        places = []
+        for shape, frame, k, R_k, p_k in zip(
+            pairs.shapes, used.tolist(), own, *_moved(robots, i, frames[i], used, R, p)
+        ):
+            X = Pose(jnp.asarray(R_k), jnp.asarray(p_k))
+            frame = None if frame == WORLD else frame
+            places.append((int(k), PlacedShape(shape.shape, frame, X, f"shape {k}")))
+        placed.append(dict(places))
+    # The shape of the first robot that has one is the padding of the others.
+    first = {k: shape for row in reversed(placed) for k, shape in row.items()}
+    return [
+        CollisionPairs(tuple({**first, **row}[k] for k in range(len(shapes))), tuple(members))
+        for row in placed
+    ], pair_index
+
+
+def _form(placed: PlacedShape) -> tuple[Hashable, Hashable]:
+    """The class of a shape, and the shapes of its arrays."""
+    shape = placed.shape
+    return jax.tree.structure(shape), tuple(np.shape(x) for x in jax.tree.leaves(shape))
