@@ -132,25 +132,30 @@ def test_contacts_of_a_fixed_and_a_floating_robot():
     ground, slippery = contact.Plane(offset=3.0), contact.Material(friction=0.5)
     rod, brick = rbd.collision.Capsule(0.2, 0.3), rbd.collision.Box([0.5, 0.4, 0.3])
 
-    def pairs(*frames):
+    def pairs(shift, *frames):
         """A rod on a frame, and bricks in the world and on another frame, which overlap."""
         placed = [rbd.collision.PlacedShape(rod, frames[0], [0.1, 0.2, 0.0])]
         placed += [
-            rbd.collision.PlacedShape(brick, frame, [0.1 * i, 0.0, 0.2])
+            rbd.collision.PlacedShape(brick, frame, [0.1 * i, shift, 0.2])
             for i, frame in enumerate(frames[1:])
         ]
         return contact.collision_pairs([(placed[0], other) for other in placed[1:]])
 
     scenes = (
         contact.Scene(
-            ("l2", "l0", "l2"), [0.1, 0.2, 0.3], None, ground, slippery, pairs=pairs("l1", None)
+            ("l2", "l0", "l2"),
+            [0.1, 0.2, 0.3],
+            None,
+            ground,
+            slippery,
+            pairs=pairs(0.0, "l1", None),
         ),
         contact.Scene(
             (0, "foot"),
             0.4,
             [[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]],
             ground,
-            pairs=pairs("foot", None, "l0"),
+            pairs=pairs(0.2, "foot", None, "l0"),
         ),
     )
     pair = Batch(models)
