@@ -7,6 +7,7 @@ the updates of an algorithm, gives metrics, and writes checkpoints. The module n
 
 from .apg import Apg, ApgState
 from .checkpoint import load_checkpoint, read_description, save_checkpoint
+from .event_files import tensorboard_writer
 from .plain_policy import numpy_policy, policy_arrays
 from .policy_file import export_policy, policy_description
 from .ppo import Ppo, PpoState
@@ -28,6 +29,7 @@ __all__ = [
     "Training",
     "evaluate",
     "motions",
+    "tensorboard_writer",
     # tasks
     "algorithm_for",
     "load_task",
