@@ -21,6 +21,7 @@ from pathlib import Path
 from ..errors import ArgumentError, installation
 from ..io._sealed import replace_file
 from ..learning import (
+    Evaluations,
     Record,
     Training,
     algorithm_for,
@@ -29,6 +30,7 @@ from ..learning import (
     task_names,
     tensorboard_writer,
 )
+from ..learning.tasks import with_whole_episodes
 from . import parsing
 from .outputs import make_folder, naming
 
@@ -74,6 +76,25 @@ def add_parser(commands) -> None:
         help="total number of steps, summed over all environments (default: depends on the task)",
     )
     add("--every", type=parsing.count, default=25, metavar="N", help="updates per checkpoint (25)")
+    add(
+        "--evaluate-every",
+        type=parsing.count,
+        metavar="N",
+        help="evaluate the policy without noise after every N updates, and after the last one",
+    )
+    add(
+        "--evaluation-episodes",
+        type=parsing.count,
+        default=64,
+        metavar="N",
+        help="number of episodes of an evaluation",
+    )
+    add(
+        "--stop-at",
+        type=parsing.number,
+        metavar="RETURN",
+        help="end the training when the mean return of an evaluation is at least RETURN",
+    )
     add("--resume", action="store_true", help="continue from the checkpoint in the output folder")
     add("--no-plot", action="store_true", help="draw no curve (matplotlib is not needed)")
     add(
@@ -102,6 +123,8 @@ def run(options: argparse.Namespace) -> int:
     if options.tensorboard and importlib.util.find_spec("tensorboardX") is None:
         raise ArgumentError(f"--tensorboard needs tensorboardX: {installation('tensorboard')}")
     report = _function(options.report) if options.report else None
+    if options.stop_at is not None and options.evaluate_every is None:
+        raise ArgumentError("--stop-at is the return of an evaluation, and needs --evaluate-every")
     top = Path(options.out or f"train-{options.task}-{options.algorithm}")
     folders = {options.seed: top}
     if options.seeds is not None:
@@ -154,8 +177,9 @@ def _run_seed(
             if planned is not None and options.steps is None:
                 algorithm = dataclasses.replace(algorithm, updates=planned)
             training = Training(algorithm, env, seed, task=options.task)
+            evaluation = _evaluation(options, training)
             events = _events(options, folder, top)
-            _train(training, folder, received, options.every, planned, events, report)
+            _train(training, folder, received, options.every, planned, evaluation, events, report)
         except _Interrupted as interruption:
             saved = _save_interrupted(training, checkpoint)
             if sys.stderr.isatty():
@@ -168,8 +192,32 @@ def _run_seed(
         title = f"{options.task}: {options.algorithm}, seed {seed}"
         _plot(folder / CURVE, title, [training.records])
     last = training.records[-1]
-    print(f"ok: {folder}: {last.steps} steps, return {last.metrics['return']:.4g}")
+    end = _end(training, evaluation)
+    print(f"ok: {folder}: {last.steps} steps, return {last.metrics['return']:.4g}{end}")
     return 0, training.records
+
+
+def _evaluation(options: argparse.Namespace, training: Training) -> Evaluations | None:
+    """The evaluations that the options ask for, in whole episodes as of `jaxrbd play`."""
+    if options.evaluate_every is None:
+        return None
+    return Evaluations(
+        options.evaluate_every,
+        options.evaluation_episodes,
+        options.stop_at,
+        with_whole_episodes(training),
+    )
+
+
+def _end(training: Training, evaluation: Evaluations | None) -> str:
+    """Words about the last evaluation, and whether it ended the training."""
+    found = training.records[-1].metrics.get("evaluation_return")
+    if evaluation is None or found is None:
+        return ""
+    updates = f"update {len(training.records)} of {training.algorithm.updates}"
+    reached = training.reached(evaluation)
+    why = f", which reaches --stop-at {evaluation.stop_at:g}, at {updates}" if reached else ""
+    return f"; without noise {found:.4g}{why}"
 
 
 def _plot(path: Path, title: str, runs: list[list[Record]]) -> None:
@@ -223,6 +271,7 @@ def _train(
     received: list[int],
     every: int,
     planned: int | None,
+    evaluation: Evaluations | None = None,
     events: Path | None = None,
     report: Callable[[Record], object] | None = None,
 ) -> None:
@@ -231,6 +280,7 @@ def _train(
     - `every`: updates per checkpoint;
     - `planned`: the setting `updates` of the training that wrote the checkpoint, its total number
       of updates; None if there is no checkpoint;
+    - `evaluation`: as in `Training.run`;
     - `events`: the folder of event files of TensorBoard;
     - `report`: a function of each record.
     """
@@ -255,7 +305,7 @@ def _train(
         if events is not None:
             after = training.records[-1].steps if training.records else 0
             reports.append(files.enter_context(tensorboard_writer(events, after)))
-        records = training.run(folder / CHECKPOINT, every)
+        records = training.run(folder / CHECKPOINT, every, evaluation)
         for record in _written(records, folder / METRICS):
             for function in reports:
                 function(record)
@@ -353,6 +403,11 @@ def _resumption(options: argparse.Namespace, folder: Path) -> str:
         words += ["--seeds", str(options.seeds)]
     if options.steps is not None:
         words += ["--steps", str(options.steps)]
+    if options.evaluate_every is not None:
+        words += ["--evaluate-every", str(options.evaluate_every)]
+        words += ["--evaluation-episodes", str(options.evaluation_episodes)]
+    if options.stop_at is not None:
+        words += [f"--stop-at={options.stop_at}"]  # it may begin with a minus
     for name in ("tensorboard", "report"):
         if (value := getattr(options, name)) is not None:
             words += [f"--{name}", value]
@@ -366,13 +421,20 @@ def _line(record: Record) -> str:
 
 
 def _progress(record: Record, updates: int, before: int, seconds: float) -> None:
-    """Show the progress after an update; without a terminal, after every 25 updates."""
-    if not (sys.stderr.isatty() or record.update % LINE_EVERY == 0 or record.update == updates):
+    """Show the progress after an update.
+
+    Without a terminal, show it after every 25 updates, and after evaluations.
+    """
+    evaluation = record.metrics.get("evaluation_return")
+    shown = record.update % LINE_EVERY == 0 or record.update == updates or evaluation is not None
+    if not (sys.stderr.isatty() or shown):
         return
     left = seconds / (record.update - before) * (updates - record.update)
+    without_noise = "" if evaluation is None else f"  without noise {evaluation:.4g}"
     _show(
         f"update {record.update}/{updates}  steps {record.steps}  "
-        f"return {record.metrics['return']:.4g}  {seconds:.0f} s, {left:.0f} s left"
+        f"return {record.metrics['return']:.4g}{without_noise}  "
+        f"{seconds:.0f} s, {left:.0f} s left"
     )
 
 

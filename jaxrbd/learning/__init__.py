@@ -13,7 +13,7 @@ from .policy_file import export_policy, policy_description
 from .ppo import Ppo, PpoState
 from .shac import Shac, ShacState
 from .tasks import algorithm_for, load_task, load_training, task_names
-from .training import Evaluation, Record, Training, evaluate, motions
+from .training import Evaluation, Evaluations, Record, Training, evaluate, motions
 
 __all__ = [
     # algorithms
@@ -25,6 +25,7 @@ __all__ = [
     "ShacState",
     # training
     "Evaluation",
+    "Evaluations",
     "Record",
     "Training",
     "evaluate",
