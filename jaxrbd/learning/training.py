@@ -125,7 +125,7 @@ class Training:
           whose last record has this return is complete: `run` gives no record.
 
         Raises TrainingError, which names the update and the metric, if a metric other than the
-        return is not finite.
+        return is not finite, and if all steps of an update diverged (`envs.State.diverged`).
         """
         if every < 1:
             raise ArgumentError(f"every is {every}, expected 1 or more")
@@ -140,6 +140,11 @@ class Training:
             for name, x in numbers.items():
                 if name != "return" and not math.isfinite(x):
                     raise TrainingError(f"update {count}: {name} is {x}, expected a finite number")
+            if numbers.get("diverged") == self.algorithm.update_steps:
+                raise TrainingError(
+                    f"update {count}: all {self.algorithm.update_steps} steps diverged, expected "
+                    "steps to finite physical states, observations and rewards"
+                )
             record = Record(count, count * self.algorithm.update_steps, numbers)
             # No call between the assignments, so a signal handler that raises cannot separate them.
             self.records, self.state = [*self.records, record], state
