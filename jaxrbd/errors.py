@@ -150,6 +150,7 @@ _PACKAGES = {
     "mujoco": "mujoco",
     "onnx": "onnx",
     "pinocchio": "pin",
+    "tensorboard": "tensorboardX",
     "torch": "torch",
     "view": "viser 'trimesh[easy]'",
 }

@@ -910,7 +910,7 @@ def test_the_file_that_fills_the_disk_is_named(tmp_path):
         def __init__(self):
             self.algorithm, self.records = learning.Apg(updates=10**4), []
 
-        def run(self, checkpoint, every):
+        def run(self, checkpoint, every, evaluation):
             return (learning.Record(i, i, {"return": 0.0}) for i in range(1, 10**4))
 
     writers = {

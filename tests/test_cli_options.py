@@ -607,7 +607,7 @@ def test_the_curve_shows_returns_and_rewards_over_the_steps(tmp_path, monkeypatc
         "cart-pole",
         "hopper --algorithm ppo --seed -4 --steps 120",
         "hopper --steps 7 --every 3 --no-plot",
-        "hopper --algorithm apg --seed 9",
+        "hopper --algorithm apg --seed 9 --tensorboard events --report my_log:write",
     ],
 )
 @pytest.mark.parametrize("folder", ["trained", "my runs/it's"])
@@ -619,7 +619,7 @@ def test_the_printed_command_continues_the_same_training(words, folder):
     found = parser.parse_args(arguments)
     assert program == "jaxrbd"
     assert found.resume
-    for name in ("task", "algorithm", "seed", "steps", "out"):
+    for name in ("task", "algorithm", "seed", "steps", "out", "tensorboard", "report"):
         assert getattr(found, name) == getattr(given, name), name
 
 

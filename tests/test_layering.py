@@ -56,6 +56,7 @@ ONLY_IN = {
     "diffrax": "integrators",
     "optax": "learning",
     "onnx": "learning",
+    "tensorboardX": "learning",
     "torch": "io",
     "gymnasium": "envs",
 }

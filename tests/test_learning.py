@@ -961,9 +961,15 @@ def test_counts_below_one_are_refused(setting):
 
 @pytest.mark.gives_nan
 def test_a_loss_that_is_not_finite_ends_the_training():
-    params = PARAMS._replace(weights={"place": jnp.array(jnp.nan), "effort": jnp.ones(())})
-    training = learning.Training(SMALL["apg"], ENV, params=params)
+    training = learning.Training(SMALL["apg"], ENV)
+    state = training.state
+    training.state = state._replace(policy=jax.tree.map(lambda x: x * jnp.nan, state.policy))
     with pytest.raises(TrainingError, match="update 1: gradient_norm is nan, expected a finite"):
+        next(training.run())
+    training.params = PARAMS._replace(weights={"place": jnp.array(jnp.nan), "effort": jnp.ones(())})
+    training.state = state
+    steps = BATCH * HORIZON
+    with pytest.raises(TrainingError, match=f"update 1: all {steps} steps diverged, expected"):
         next(training.run())
     assert training.records == []
 

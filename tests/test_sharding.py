@@ -337,3 +337,24 @@ def test_shares_of_one_process_are_the_batch(mesh):
 def test_wrong_arguments(mesh, call, words):
     with pytest.raises(rbd.ArgumentError, match=words):
         call(lambda *x: x, mesh)
+
+
+CHECKPOINT = """
+import sys
+from jaxrbd import learning
+from support.point import Point
+
+algorithm = learning.Ppo(4, 9, (6,), sweeps=2, parts=3, updates=2)
+list(learning.Training(algorithm, Point(episode_steps=5)).run(sys.argv[1]))
+"""
+
+
+@pytest.mark.slow
+def test_the_number_of_devices_does_not_change_a_checkpoint(tmp_path):
+    """Of a training without a mesh: byte for byte."""
+    files = [tmp_path / str(count) for count in (1, 2, 4)]
+    for count, file in zip((1, 2, 4), files):
+        flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={count}"
+        run(("-c", CHECKPOINT, file), XLA_FLAGS=flags)
+    first, *others = (file.read_bytes() for file in files)
+    assert others == [first, first]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from collections.abc import Callable, Sequence
 
@@ -128,6 +129,14 @@ def positive(text: str) -> float:
     value = _number(text, float, "a positive number")
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"expected a positive number, found {text}")
+    return value
+
+
+def number(text: str) -> float:
+    """A finite number."""
+    value = _number(text, float, "a number")
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"expected a finite number, found {text}")
     return value
 
 

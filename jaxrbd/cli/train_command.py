@@ -5,27 +5,32 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import importlib
 import importlib.util
 import json
 import math
+import os
 import shlex
 import signal
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from ..errors import ArgumentError, installation
 from ..io._sealed import replace_file
 from ..learning import (
+    Evaluations,
     Record,
     Training,
     algorithm_for,
     load_task,
     read_description,
     task_names,
+    tensorboard_writer,
 )
+from ..learning.tasks import with_whole_episodes
 from . import parsing
 from .outputs import make_folder, naming
 
@@ -71,8 +76,38 @@ def add_parser(commands) -> None:
         help="total number of steps, summed over all environments (default: depends on the task)",
     )
     add("--every", type=parsing.count, default=25, metavar="N", help="updates per checkpoint (25)")
+    add(
+        "--evaluate-every",
+        type=parsing.count,
+        metavar="N",
+        help="evaluate the policy without noise after every N updates, and after the last one",
+    )
+    add(
+        "--evaluation-episodes",
+        type=parsing.count,
+        default=64,
+        metavar="N",
+        help="number of episodes of an evaluation",
+    )
+    add(
+        "--stop-at",
+        type=parsing.number,
+        metavar="RETURN",
+        help="end the training when the mean return of an evaluation is at least RETURN",
+    )
     add("--resume", action="store_true", help="continue from the checkpoint in the output folder")
     add("--no-plot", action="store_true", help="draw no curve (matplotlib is not needed)")
+    add(
+        "--tensorboard",
+        metavar="DIR",
+        help="write the metrics as event files of TensorBoard too (needs tensorboardX)",
+    )
+    add(
+        "--report",
+        metavar="MODULE:FUNCTION",
+        help="call a function with the record of each update; MODULE is installed, or a file of "
+        "the current folder",
+    )
     add("--out", metavar="DIR", help="output folder (default: train-TASK-NAME)")
     parsing.add_no_cache(command)
     command.set_defaults(run=run)
@@ -85,6 +120,11 @@ def run(options: argparse.Namespace) -> int:
     """
     if not options.no_plot and importlib.util.find_spec("matplotlib") is None:
         raise ArgumentError(f"the curve needs matplotlib: {installation('cli')}, or --no-plot")
+    if options.tensorboard and importlib.util.find_spec("tensorboardX") is None:
+        raise ArgumentError(f"--tensorboard needs tensorboardX: {installation('tensorboard')}")
+    report = _function(options.report) if options.report else None
+    if options.stop_at is not None and options.evaluate_every is None:
+        raise ArgumentError("--stop-at is the return of an evaluation, and needs --evaluate-every")
     top = Path(options.out or f"train-{options.task}-{options.algorithm}")
     folders = {options.seed: top}
     if options.seeds is not None:
@@ -102,7 +142,7 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentError(f"--resume: no checkpoint {checkpoints[0]}")
     runs: dict[int, list[Record]] = {}
     for seed, folder in folders.items():
-        status, runs[seed] = _run_seed(options, seed, folder, top)
+        status, runs[seed] = _run_seed(options, seed, folder, top, report)
         if status:
             return status
     if options.seeds is not None:
@@ -114,11 +154,16 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run_seed(
-    options: argparse.Namespace, seed: int, folder: Path, top: Path
+    options: argparse.Namespace,
+    seed: int,
+    folder: Path,
+    top: Path,
+    report: Callable[[Record], object] | None,
 ) -> tuple[int, list[Record]]:
     """Train with one seed; return the exit status and the records.
 
-    `top`: the folder of all seeds, for the command that continues.
+    `top`: the folder of all seeds, for the command that continues; `report`: the function of the
+    option `--report`.
     """
     checkpoint = folder / CHECKPOINT
     algorithm = algorithm_for(options.task, options.algorithm, options.steps)
@@ -132,7 +177,9 @@ def _run_seed(
             if planned is not None and options.steps is None:
                 algorithm = dataclasses.replace(algorithm, updates=planned)
             training = Training(algorithm, env, seed, task=options.task)
-            _train(training, folder, received, options.every, planned)
+            evaluation = _evaluation(options, training)
+            events = _events(options, folder, top)
+            _train(training, folder, received, options.every, planned, evaluation, events, report)
         except _Interrupted as interruption:
             saved = _save_interrupted(training, checkpoint)
             if sys.stderr.isatty():
@@ -145,8 +192,32 @@ def _run_seed(
         title = f"{options.task}: {options.algorithm}, seed {seed}"
         _plot(folder / CURVE, title, [training.records])
     last = training.records[-1]
-    print(f"ok: {folder}: {last.steps} steps, return {last.metrics['return']:.4g}")
+    end = _end(training, evaluation)
+    print(f"ok: {folder}: {last.steps} steps, return {last.metrics['return']:.4g}{end}")
     return 0, training.records
+
+
+def _evaluation(options: argparse.Namespace, training: Training) -> Evaluations | None:
+    """The evaluations that the options ask for, in whole episodes as of `jaxrbd play`."""
+    if options.evaluate_every is None:
+        return None
+    return Evaluations(
+        options.evaluate_every,
+        options.evaluation_episodes,
+        options.stop_at,
+        with_whole_episodes(training),
+    )
+
+
+def _end(training: Training, evaluation: Evaluations | None) -> str:
+    """Words about the last evaluation, and whether it ended the training."""
+    found = training.records[-1].metrics.get("evaluation_return")
+    if evaluation is None or found is None:
+        return ""
+    updates = f"update {len(training.records)} of {training.algorithm.updates}"
+    reached = training.reached(evaluation)
+    why = f", which reaches --stop-at {evaluation.stop_at:g}, at {updates}" if reached else ""
+    return f"; without noise {found:.4g}{why}"
 
 
 def _plot(path: Path, title: str, runs: list[list[Record]]) -> None:
@@ -170,13 +241,48 @@ def _summary(runs: Mapping[int, list[Record]]) -> str:
     )
 
 
+def _function(text: str) -> Callable[[Record], object]:
+    """The function with the name MODULE:FUNCTION.
+
+    Raises ArgumentError if there is none. The search for the module ends in the current folder.
+    """
+    module, _, name = text.partition(":")
+    if not (module and name):
+        raise ArgumentError(f"--report {text}: expected MODULE:FUNCTION")
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except ImportError as error:
+        raise ArgumentError(f"--report {text}: {error}") from error
+    if not callable(found):
+        raise ArgumentError(f"--report {text}: the module {module!r} has no function {name!r}")
+    return found
+
+
+def _events(options: argparse.Namespace, folder: Path, top: Path) -> Path | None:
+    """The folder of the event files of a seed: as `folder` in `top`; None for no event files."""
+    return Path(options.tensorboard) / folder.relative_to(top) if options.tensorboard else None
+
+
 def _train(
-    training: Training, folder: Path, received: list[int], every: int, planned: int | None
+    training: Training,
+    folder: Path,
+    received: list[int],
+    every: int,
+    planned: int | None,
+    evaluation: Evaluations | None = None,
+    events: Path | None = None,
+    report: Callable[[Record], object] | None = None,
 ) -> None:
     """Run all remaining updates of a training, with checkpoints, metrics and progress.
 
-    `every`: updates per checkpoint; `planned`: the setting `updates` of the training that wrote the
-    checkpoint, its total number of updates; None if there is no checkpoint.
+    - `every`: updates per checkpoint;
+    - `planned`: the setting `updates` of the training that wrote the checkpoint, its total number
+      of updates; None if there is no checkpoint;
+    - `evaluation`: as in `Training.run`;
+    - `events`: the folder of event files of TensorBoard;
+    - `report`: a function of each record.
     """
     updates = training.algorithm.updates
     if planned is not None:
@@ -194,17 +300,30 @@ def _train(
     lines = "".join(map(_line, training.records))
     replace_file(folder / METRICS, lines.encode("ascii"))
     begin, before = time.perf_counter(), len(training.records)
-    metrics = folder / METRICS
-    with naming(metrics), metrics.open("a", encoding="ascii") as stream:
-        for record in training.run(folder / CHECKPOINT, every):
-            stream.write(_line(record))
-            stream.flush()
+    reports = [] if report is None else [report]
+    with contextlib.ExitStack() as files:
+        if events is not None:
+            after = training.records[-1].steps if training.records else 0
+            reports.append(files.enter_context(tensorboard_writer(events, after)))
+        records = training.run(folder / CHECKPOINT, every, evaluation)
+        for record in _written(records, folder / METRICS):
+            for function in reports:
+                function(record)
             _progress(record, updates, before, time.perf_counter() - begin)
             # The signal arrived in a callback of Python that discards exceptions, so raise again.
             if received:
                 raise _Interrupted(received[0])
     if sys.stderr.isatty():
         print(file=sys.stderr)
+
+
+def _written(records: Iterator[Record], metrics: Path) -> Iterator[Record]:
+    """The records, each after its line has been added to the file of the metrics."""
+    with naming(metrics), metrics.open("a", encoding="ascii") as stream:
+        for record in records:
+            stream.write(_line(record))
+            stream.flush()
+            yield record
 
 
 def _updates(checkpoint: Path, usual: int) -> int:
@@ -284,6 +403,14 @@ def _resumption(options: argparse.Namespace, folder: Path) -> str:
         words += ["--seeds", str(options.seeds)]
     if options.steps is not None:
         words += ["--steps", str(options.steps)]
+    if options.evaluate_every is not None:
+        words += ["--evaluate-every", str(options.evaluate_every)]
+        words += ["--evaluation-episodes", str(options.evaluation_episodes)]
+    if options.stop_at is not None:
+        words += [f"--stop-at={options.stop_at}"]  # it may begin with a minus
+    for name in ("tensorboard", "report"):
+        if (value := getattr(options, name)) is not None:
+            words += [f"--{name}", value]
     return shlex.join([*words, "--out", str(folder), "--resume"])
 
 
@@ -294,13 +421,20 @@ def _line(record: Record) -> str:
 
 
 def _progress(record: Record, updates: int, before: int, seconds: float) -> None:
-    """Show the progress after an update; without a terminal, after every 25 updates."""
-    if not (sys.stderr.isatty() or record.update % LINE_EVERY == 0 or record.update == updates):
+    """Show the progress after an update.
+
+    Without a terminal, show it after every 25 updates, and after evaluations.
+    """
+    evaluation = record.metrics.get("evaluation_return")
+    shown = record.update % LINE_EVERY == 0 or record.update == updates or evaluation is not None
+    if not (sys.stderr.isatty() or shown):
         return
     left = seconds / (record.update - before) * (updates - record.update)
+    without_noise = "" if evaluation is None else f"  without noise {evaluation:.4g}"
     _show(
         f"update {record.update}/{updates}  steps {record.steps}  "
-        f"return {record.metrics['return']:.4g}  {seconds:.0f} s, {left:.0f} s left"
+        f"return {record.metrics['return']:.4g}{without_noise}  "
+        f"{seconds:.0f} s, {left:.0f} s left"
     )
 
 

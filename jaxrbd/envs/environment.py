@@ -47,10 +47,12 @@ class State(NamedTuple):
     - `terminated` (): whether the episode failed in this step. No reward follows a failure;
     - `truncated` (): whether the episode reached its number of steps and did not fail. Rewards
       would have followed, so a learning algorithm estimates their sum from `final_observation`;
-    - `final_observation`: the observation that the step led to. It differs from `observation` only
-      where `auto_reset` began a new episode;
-    - `diverged` (): whether the step led to a physical state with an entry that is not finite. The
-      step then has terminated the episode, and `physics` is the state before the step;
+    - `final_observation`: the observation that the step led to. Up to rounding, it differs from
+      `observation` only where `auto_reset` began a new episode;
+    - `diverged` (): whether the action, the physical state after it, the observation or a reward
+      term has an entry that is not finite. The step then has terminated the episode. If it is the
+      action or the physical state, `physics` is the state before the step. Entries of the
+      observation and reward terms that are not finite are 0, also after a reset;
     - `steps` (): the number of steps of the episode up to now;
     - `key`: the random key of the environment. Each step uses it up and stores another key.
     """
@@ -179,7 +181,7 @@ class Env(abc.ABC):
         key = typed_keys(key, "key", 0)
         key, start_key, sensor_key = jax.random.split(key, 3)
         physics = self.initial(params, start_key)
-        observation = self.observe(params, physics, sensor_key)
+        observation = _finite_or_zero(_apply(self.observe, params, physics, sensor_key))
         action = jnp.zeros(self.action_size, params.model.dtype)
         zero = jnp.zeros((), params.model.dtype)
         shapes = jax.eval_shape(lambda: self._weighted(params, physics, action, physics))
@@ -201,16 +203,20 @@ class Env(abc.ABC):
         """The state after one step.
 
         `action` (action_size,), in the dtype of the model. Raises ArgumentError for another shape
-        or dtype. A step to a physical state that is not finite terminates the episode; see
-        `State.diverged`.
+        or dtype. An entry that is not finite, of the action or of what the step leads to,
+        terminates the episode; see `State.diverged`.
         """
         action = _checked_action(self, params.model, action)
         key, motion_key, sensor_key = jax.random.split(state.key, 3)
-        physics = _advance(self.advance, params, state.physics, action, motion_key)
-        diverged = ~_finite(physics)
-        physics = where(diverged, state.physics, physics)
-        terms = self._weighted(params, state.physics, action, physics)
-        observation = self.observe(params, physics, sensor_key)
+        acts = _finite(action)
+        action = where(acts, action, jnp.zeros_like(action))
+        physics = _apply(self.advance, params, state.physics, action, motion_key)
+        moves = acts & _finite(physics)
+        physics = where(moves, physics, state.physics)
+        terms = _apply(self._weighted, params, state.physics, action, physics)
+        observation = _apply(self.observe, params, physics, sensor_key)
+        diverged = ~(moves & _finite((terms, observation)))
+        terms, observation = _finite_or_zero((terms, observation))
         terminated = self.failed(params, physics) | diverged
         steps = state.steps + 1
         return State(
@@ -281,31 +287,25 @@ def where(condition: Bool[Array, ""], first: Any, second: Any) -> Any:
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _advance(
-    advance: Callable[..., Physics],
-    params: Params,
-    physics: Physics,
-    action: Float[Array, " n"],
-    key: PRNGKeyArray,
-) -> Physics:
-    """The physical state after a step. If it is not finite, its derivatives are zero.
+def _apply(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of a function. If it is not finite, its derivatives are zero.
 
-    `Env.step` then selects another state. The selection alone is not enough: in reverse mode, the
-    derivatives of the step that diverges would be zero times infinity.
+    `Env.step` then selects another result. The selection alone is not enough: in reverse mode, the
+    derivatives of a step that diverges would be zero times infinity.
     """
-    return advance(params, physics, action, key)
+    return function(*arguments)
 
 
-def _advance_derivative(
-    advance: Callable[..., Physics], primals: tuple, tangents: tuple
-) -> tuple[Physics, Physics]:
+def _apply_derivative(
+    function: Callable[..., Any], primals: tuple, tangents: tuple
+) -> tuple[Any, Any]:
     leaves, changes, with_values = changed_leaves(primals, tangents)
-    after, derivative = jax.linearize(lambda leaves: advance(*with_values(leaves)), leaves)
+    after, derivative = jax.linearize(lambda leaves: function(*with_values(leaves)), leaves)
     zeros = jax.tree.map(jnp.zeros_like, changes)
     return after, derivative(where(_finite(after), changes, zeros))
 
 
-_advance.defjvp(_advance_derivative, symbolic_zeros=True)
+_apply.defjvp(_apply_derivative, symbolic_zeros=True)
 
 
 def _finite(tree: Any) -> Bool[Array, ""]:
@@ -313,6 +313,16 @@ def _finite(tree: Any) -> Bool[Array, ""]:
     floats = (x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.floating))
     finite = (jnp.all(jnp.isfinite(x)) for x in floats)
     return functools.reduce(jnp.logical_and, finite, jnp.asarray(True))
+
+
+def _finite_or_zero(tree: Any) -> Any:
+    """The pytree with 0 in place of floats that are not finite."""
+
+    def entries(x: Array) -> Array:
+        floats = jnp.issubdtype(x.dtype, jnp.floating)
+        return jnp.where(jnp.isfinite(x), x, jnp.zeros_like(x)) if floats else x
+
+    return jax.tree.map(entries, tree)
 
 
 def substeps(step: Callable[[Any], Any], state: Any, count: int) -> Any:

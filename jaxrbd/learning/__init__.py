@@ -7,12 +7,13 @@ the updates of an algorithm, gives metrics, and writes checkpoints. The module n
 
 from .apg import Apg, ApgState
 from .checkpoint import load_checkpoint, read_description, save_checkpoint
+from .event_files import tensorboard_writer
 from .plain_policy import numpy_policy, policy_arrays
 from .policy_file import export_policy, policy_description
 from .ppo import Ppo, PpoState
 from .shac import Shac, ShacState
 from .tasks import algorithm_for, load_task, load_training, task_names
-from .training import Evaluation, Record, Training, evaluate, motions
+from .training import Evaluation, Evaluations, Record, Training, evaluate, motions
 
 __all__ = [
     # algorithms
@@ -24,10 +25,12 @@ __all__ = [
     "ShacState",
     # training
     "Evaluation",
+    "Evaluations",
     "Record",
     "Training",
     "evaluate",
     "motions",
+    "tensorboard_writer",
     # tasks
     "algorithm_for",
     "load_task",

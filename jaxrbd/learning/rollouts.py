@@ -39,7 +39,7 @@ class Window(NamedTuple):
 
     @property
     def diverged_steps(self) -> Float[Array, ""]:
-        """The number of steps to a physical state that is not finite."""
+        """The number of steps that diverged, as in `envs.State`."""
         return jnp.sum(self.diverged, dtype=self.reward.dtype)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import numbers
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from jaxtyping import Float
 from ..envs import AutoReset, Env, State, auto_reset, vectorize
 from ..envs.environment import Observation
 from ..errors import ArgumentError, SavedFileError, TrainingError
+from ..model import arguments
 from ..sharding import with_auto_axes
 from .apg import Apg
 from .checkpoint import load_checkpoint, read_description, save_checkpoint
@@ -35,12 +37,39 @@ class Record(NamedTuple):
 
     - `update`: the number of updates up to now; `steps`: of steps of all environments;
     - `metrics`: numbers by name. `return` is the mean return of the episodes that ended last, and
-      minus infinity before the first end; `reward` is the mean reward of a step.
+      minus infinity before the first end; `reward` is the mean reward of a step. After an
+      evaluation, `evaluation_return` and `evaluation_length` are the means of its episodes.
     """
 
     update: int
     steps: int
     metrics: dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluations:
+    """Evaluations of the policy without noise during a training, for `Training.run`.
+
+    - `every`: updates between two evaluations; there is one after the last update too;
+    - `episodes`: the number of episodes, whose starts are the same in each evaluation of a
+      training. If the environments of the training have different parameters, episode i has the
+      parameters of environment `i % batch`;
+    - `stop_at`: the training ends when the mean return of an evaluation is at least this value
+      (default: it does not end early);
+    - `env`: the environment of the episodes (default: the one of the training). Some tasks have
+      shorter episodes in a training; see `load_task`.
+    """
+
+    every: int
+    episodes: int = 64
+    stop_at: float | None = None
+    env: Env | None = None
+
+    def __post_init__(self):
+        arguments.require_counts(every=self.every, episodes=self.episodes)
+        x = self.stop_at
+        if x is not None and not (isinstance(x, numbers.Real) and math.isfinite(x)):
+            raise ArgumentError(f"stop_at is {x!r}, expected a finite number")
 
 
 class Training:
@@ -81,28 +110,55 @@ class Training:
         self._update = jax.jit(lambda params, state: algorithm.update(batch, params, state))
         self.state = self._init(self.params, jax.random.key(seed))
 
-    def run(self, path: str | os.PathLike[str] | None = None, every: int = 25) -> Iterator[Record]:
+    def run(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        every: int = 25,
+        evaluation: Evaluations | None = None,
+    ) -> Iterator[Record]:
         """The records of the remaining updates, each when its update is complete.
 
-        `path`: the file of the checkpoint, which is written after every `every` updates and at the
-        end; None for none. Raises TrainingError, which names the update and the metric, if a
-        metric other than the return is not finite.
+        - `path`: the file of the checkpoint, which is written after every `every` updates and at
+          the end; None for none;
+        - `evaluation`: when the policy without noise is evaluated, and the return at which the
+          training ends (default: never). It changes no parameter and no other metric. A training
+          whose last record has this return is complete: `run` gives no record.
+
+        Raises TrainingError, which names the update and the metric, if a metric other than the
+        return is not finite, and if all steps of an update diverged (`envs.State.diverged`).
         """
         if every < 1:
             raise ArgumentError(f"every is {every}, expected 1 or more")
-        while len(self.records) < self.algorithm.updates:
+        evaluated = None if evaluation is None else (evaluation.every, self._evaluation(evaluation))
+        while len(self.records) < self.algorithm.updates and not self.reached(evaluation):
             count = len(self.records) + 1
             state, metrics = self._update(self.params, self.state)
+            at_end = count == self.algorithm.updates
+            if evaluated is not None and (count % evaluated[0] == 0 or at_end):
+                metrics = {**metrics, **evaluated[1](self.params, state)}
             numbers = {name: float(x) for name, x in metrics.items()}
             for name, x in numbers.items():
                 if name != "return" and not math.isfinite(x):
                     raise TrainingError(f"update {count}: {name} is {x}, expected a finite number")
+            if numbers.get("diverged") == self.algorithm.update_steps:
+                raise TrainingError(
+                    f"update {count}: all {self.algorithm.update_steps} steps diverged, expected "
+                    "steps to finite physical states, observations and rewards"
+                )
             record = Record(count, count * self.algorithm.update_steps, numbers)
             # No call between the assignments, so a signal handler that raises cannot separate them.
             self.records, self.state = [*self.records, record], state
-            if path is not None and (count % every == 0 or count == self.algorithm.updates):
+            at_end = at_end or self.reached(evaluation)
+            if path is not None and (count % every == 0 or at_end):
                 self.save(path)
             yield record
+
+    def reached(self, evaluation: Evaluations | None) -> bool:
+        """Whether the last record has the return at which an evaluation ends the training."""
+        if evaluation is None or evaluation.stop_at is None or not self.records:
+            return False
+        found = self.records[-1].metrics.get("evaluation_return", -math.inf)
+        return found >= evaluation.stop_at
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint; see `save_checkpoint`."""
@@ -154,6 +210,34 @@ class Training:
     def algorithm_name(self) -> str:
         """The name of the algorithm: "shac", "apg" or "ppo"."""
         return type(self.algorithm).__name__.lower()
+
+    def _evaluation(self, evaluation: Evaluations) -> Callable[[Any, Any], dict[str, Array]]:
+        """The compiled metrics of an evaluation, from the parameters and a state.
+
+        All evaluations have the same starts. Their key is no key of the training: it is derived
+        from the seed by another number.
+        """
+        env = without_resets(self.env) if evaluation.env is None else evaluation.env
+        key = jax.random.fold_in(jax.random.key(self.seed), 2**31)
+        axes, episodes = self.params_axes, evaluation.episodes
+        rows = jnp.arange(episodes) % self.algorithm.batch
+
+        def with_rows(axis: int | None, part: Any) -> Any:
+            return part if axis is None else jax.tree.map(lambda x: jnp.take(x, rows, axis), part)
+
+        def metrics(params: Any, state: Any) -> dict[str, Array]:
+            params = jax.tree.map(with_rows, axes, params, is_leaf=lambda x: x is None)
+
+            def policy(observation: Observation) -> Array:
+                return self.algorithm.deterministic(state, observation)
+
+            found = evaluate(env, params, policy, key, episodes, axes)
+            return {
+                "evaluation_return": jnp.mean(found.returns),
+                "evaluation_length": jnp.mean(found.lengths.astype(found.returns.dtype)),
+            }
+
+        return jax.jit(metrics)
 
     def _differences(self, about: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
         """The names in which a checkpoint differs, with its value and the one of this training."""
@@ -221,17 +305,19 @@ def evaluate(
     policy: Callable[[Observation], Array],
     key: Array,
     episodes: int = 64,
+    params_axes: Any = None,
 ) -> Evaluation:
     """The results of a policy in episodes from random starts.
 
     `policy`: a function of the observations (n, m), such as `Training.policy()`; `key`: a key of
-    `jax.random`.
+    `jax.random`; `params_axes`: as in `envs.vectorize`, if each episode has parameters of its own.
     """
 
     def measure(states: State) -> tuple[Array, dict[str, Array], Array]:
         return states.reward, states.reward_terms, states.terminated
 
-    _, (*rewards, terminated), running = _episodes(env, params, policy, key, episodes, measure)
+    found = _episodes(env, params, policy, key, episodes, measure, params_axes)
+    _, (*rewards, terminated), running = found
     returns, terms = jax.tree.map(lambda x: jnp.sum(jnp.where(running, x, 0), axis=0), rewards)
     failed = jnp.any(running & terminated, axis=0)
     return Evaluation(returns, terms, jnp.sum(running, axis=0), failed)
@@ -266,6 +352,7 @@ def _episodes(
     key: Array,
     episodes: int,
     measure: Callable[[State], Any],
+    params_axes: Any = None,
 ) -> tuple[Any, Any, Array]:
     """What `measure` returns for n episodes at the starts and after each step.
 
@@ -273,7 +360,7 @@ def _episodes(
     """
     if episodes < 1:
         raise ArgumentError(f"episodes is {episodes}, expected 1 or more")
-    batch = vectorize(env)
+    batch = vectorize(env, params_axes)
 
     @jax.jit
     def run(params: Any) -> tuple[Any, Any, Array]:
