@@ -16,6 +16,7 @@ from jaxrbd.contact import Scene, contact_step, convex, newton
 from jaxrbd.contact.branches import Partition, partition, whole
 from jaxrbd.contact.coulomb import ContactLaw
 from jaxrbd.contact.joint_terms import ClippedLaw
+from jaxrbd.contact.working_set import Partitions, partitions_of
 from support import zoo
 from support.zoo import close
 
@@ -144,10 +145,10 @@ def test_a_step_by_branches_is_the_step_of_the_whole_matrix(monkeypatch):
             used.append(choice(*operands))
             return used[-1]
 
-        monkeypatch.setattr(convex, "_partition", chosen)
+        monkeypatch.setattr(convex, "partitions_of", lambda *x: Partitions(chosen(*x), None))
         return jax.jit(lambda q, v: contact_step.__wrapped__(model, scene, q, v, tau, DT))(q, v)
 
-    by_branches = step(convex._partition)
+    by_branches = step(lambda *operands: partitions_of(*operands).all)
     at_once = step(lambda model, scene, _: whole(model.nv, scene.size))
     assert [partition.branches.size > 0 for partition in used] == [True, False]
     assert jnp.count_nonzero(jnp.any(by_branches.impulse != 0, axis=1)) > 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -184,6 +185,73 @@ def _packed(samples: Any) -> tuple[dict[Any, Array], Callable[[dict[Any, Array]]
         for dtype in sorted(set(dtypes), key=str)
     }
     return arrays, unpacked
+
+
+RETRIED = 16  # the largest number of samples of a block of `retried`
+
+
+def retried(function: Callable[..., Any], failed: Array, operands: Any, found: Any) -> Any:
+    """`found` of one sample or, if `failed` () is True, `function(*operands)` in its place.
+
+    Under `vmap`, only the samples that failed are computed, in blocks of at most `RETRIED`. JAX
+    does not differentiate the result.
+    """
+    return _retried(function, failed, operands, found, 0)
+
+
+def _retried(
+    function: Callable[..., Any], failed: Array, operands: Any, found: Any, axes: int
+) -> Any:
+    """`retried` for a batch; its arrays have leading axes, `axes` in number.
+
+    An axis of an operand has length 1 if all samples along this axis have the same operand.
+    """
+
+    @custom_vmap
+    def run(failed, operands, found):
+        if not axes:
+            return lax.cond(failed, lambda: function(*operands), lambda: found)
+        shape = failed.shape
+        count = math.prod(shape)
+        block = min(RETRIED, count) if isinstance(count, int) else RETRIED
+        total, k = jnp.sum(failed), jnp.arange(block)
+        # The samples that failed come first.
+        order = jnp.pad(jnp.argsort(~failed.reshape(-1)), (0, block))
+
+        def of_sample(i):
+            place = jnp.unravel_index(i, shape)
+
+            def taken(x):
+                if all(n == 1 for n in x.shape[:axes]):
+                    return x.reshape(x.shape[axes:])
+                return x[tuple(i if n > 1 else 0 for i, n in zip(place, x.shape))]
+
+            return function(*jax.tree.map(taken, operands))
+
+        def retry(state):
+            start, found = state
+            rows = lax.dynamic_slice_in_dim(order, start, block)
+            part = jax.vmap(of_sample)(rows)
+            rows = jnp.where(start + k < total, rows, count)
+            found = jax.tree.map(lambda x, y: x.at[rows].set(y, mode="drop"), found, part)
+            return start + block, found
+
+        flat = jax.tree.map(lambda x: x.reshape(count, *x.shape[axes:]), found)
+        start = jnp.zeros_like(total), flat
+        flat = lax.while_loop(lambda state: state[0] < total, retry, start)[1]
+        return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), flat)
+
+    @run.def_vmap
+    def _(count, is_batched, failed, operands, found):
+        def filled(x, mapped):
+            return x if mapped else jnp.broadcast_to(x, (count, *x.shape))
+
+        failed, found = jax.tree.map(filled, (failed, found), (is_batched[0], is_batched[2]))
+        operands = jax.tree.map(lambda x, mapped: x if mapped else x[None], operands, is_batched[1])
+        found = _retried(function, failed, operands, found, axes + 1)
+        return found, jax.tree.map(lambda _: True, found)
+
+    return run(failed, operands, found)
 
 
 def by_platform(on_cpu: Callable[..., Any], elsewhere: Callable[..., Any], *operands: Any) -> Any:

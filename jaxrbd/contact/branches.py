@@ -46,6 +46,15 @@ class Partition(NamedTuple):
         trunk = np.broadcast_to(self.trunk, (self.branches.shape[1], len(self.trunk)))
         return np.concatenate([self.branches.T, trunk], axis=1)
 
+    @property
+    def cost(self) -> int:
+        """The number of scalar multiplications in one iteration of Newton's method."""
+        (m, b), t, k = self.branches.shape, len(self.trunk), len(self.contacts)
+        width = m + t + 1
+        rows = 3 * k * b
+        elimination = m * m * b * width + t * t * (t + 1)
+        return elimination + rows * m * width + (rows + m * b) * t * (t + 1)
+
 
 def whole(nv: int, contacts: int) -> Partition:
     """The partition with all dofs in the trunk."""
@@ -80,7 +89,7 @@ def partition(topology: Topology, contact_bodies: list[list[int]]) -> Partition:
             branches = [b for b in branches if not b.intersection(dofs)]
             branches += [set().union(*touched)] if touched else []
         found.append(_packed(branches, np.flatnonzero(in_trunk), moved, nv))
-    return min(found, key=_cost)
+    return min(found, key=lambda found: found.cost)
 
 
 def _dofs(moving: np.ndarray, bodies: list[int]) -> set[int]:
@@ -121,12 +130,3 @@ def _padded(lists: list[list[int]], fill: int) -> np.ndarray:
     return np.array([[*x, *[fill] * (longest - len(x))] for x in lists], int).reshape(
         len(lists), longest
     )
-
-
-def _cost(found: Partition) -> int:
-    """The number of scalar multiplications in one iteration of Newton's method."""
-    (m, b), t, k = found.branches.shape, len(found.trunk), len(found.contacts)
-    width = m + t + 1
-    rows = 3 * k * b
-    elimination = m * m * b * width + t * t * (t + 1)
-    return elimination + rows * m * width + (rows + m * b) * t * (t + 1)

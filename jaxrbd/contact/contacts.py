@@ -20,8 +20,8 @@ from ..algorithms.places import bodies_of, find_places, poses_from_root, poses_i
 from ..errors import ArgumentError
 from ..model import Model
 from ..spatial import inverse_transform_point, transform_point
-from .coulomb import spin_moments
-from .points import body_wrenches
+from .coulomb import spin_moments, with_spins
+from .points import body_wrenches, point_jacobians, point_motions
 from .scene import Scene, contact_points
 from .shape_pairs import pair_contacts
 
@@ -103,6 +103,32 @@ def relative(scene: Scene, x: Float[Array, "points ..."]) -> Float[Array, "conta
 def opposed(scene: Scene, f: Float[Array, "contacts 3"]) -> Float[Array, "points 3"]:
     """Forces on the points: f at the points a and -f at the points b."""
     return jnp.concatenate([f, -f[len(scene.frames) :]])
+
+
+def contact_velocities(
+    model: Model,
+    scene: Scene,
+    kinematics: Kinematics,
+    arm: Float[Array, "points 3"],
+    spin: Float[Array, "contacts s 3"],
+    v: Float[Array, " nv"],
+) -> Float[Array, "contacts d"]:
+    """The velocities u of the contacts; `arm`: as in `Contacts`; `spin`: as in `ContactLaw`."""
+    motions = point_motions(model, kinematics, contact_bodies(model, scene), arm, v)
+    return with_spins(spin, *(relative(scene, x) for x in motions))
+
+
+def contact_jacobians(
+    model: Model,
+    scene: Scene,
+    kinematics: Kinematics,
+    columns: Float[Array, "nv_tree 6"],
+    arm: Float[Array, "points 3"],
+    spin: Float[Array, "contacts s 3"],
+) -> Float[Array, "contacts d nv"]:
+    """The Jacobians of `contact_velocities`; `columns`: as for `point_jacobians`."""
+    J = point_jacobians(model, kinematics, columns, contact_bodies(model, scene), arm)
+    return with_spins(spin, relative(scene, J[:, :3]), relative(scene, J[:, 3:]))
 
 
 def contact_wrenches(

@@ -50,16 +50,23 @@ from ..model import Model, arguments
 from ..model.joint_space import independent_joint_force, joint_rates
 from ..tendons import Tendons
 from ..tendons.tendons import ArmatureTerms, armature_terms
-from .branches import Partition, partition, whole
-from .contacts import contact_bodies, contact_wrenches, find_contacts, opposed, relative
-from .coulomb import ContactLaw, spin_moments, with_spins
+from .contacts import (
+    contact_bodies,
+    contact_jacobians,
+    contact_velocities,
+    contact_wrenches,
+    find_contacts,
+    opposed,
+)
+from .coulomb import ContactLaw, spin_moments
 from .free_motion import FreeMotion, free_motion, move
 from .inverse_inertia import inverse_inertias, joint_jacobian
 from .joint_terms import ClippedLaw, JointImpulses, JointLaw, Servo, joint_law
-from .newton import Problem, hessian_factor, minimise
-from .points import body_wrenches, point_jacobians, point_motions
+from .newton import Problem
+from .points import body_wrenches
 from .scene import InverseInertias, Scene, lengths_and_normals
 from .tendon_terms import tendon_law, tendon_servo_law
+from .working_set import contact_solution, partitions_of
 
 
 class ContactStep(NamedTuple):
@@ -454,9 +461,7 @@ def impulses_at(
     smoothing_conductance: Array | None,
 ) -> Impulses:
     """The impulses at the velocity v_next; `smoothing_conductance`: from `_smoothed`, or None."""
-    bodies = contact_bodies(model, scene)
-    motions = point_motions(model, kinematics, bodies, laws.arm, v_next)
-    u = with_spins(laws.contacts.spin, *(relative(scene, x) for x in motions))
+    u = contact_velocities(model, scene, kinematics, laws.arm, laws.contacts.spin, v_next)
     contact_impulses = laws.contacts.impulses(u)
     if smoothing_conductance is not None:
         normal = laws.contacts.normal
@@ -493,19 +498,11 @@ def laws_and_motion(
 
 
 class _Solved(NamedTuple):
-    """The velocity (nv,) after the step, the impulses and the residual of the solver.
-
-    - `hessian_factor` (nv, nv): the inverse factor of the Hessian of the convex function in v;
-    - `u` (contacts, d): the velocities of the contacts after the step; `J` (contacts, d, nv): their
-      Jacobian.
-    """
+    """The velocity (nv,) after the step, the impulses and the residual of the solver."""
 
     v: Float[Array, " nv"]
     impulses: Impulses
     residual: Float[Array, ""]
-    hessian_factor: Float[Array, "nv nv"]
-    u: Float[Array, "contacts d"]
-    J: Float[Array, "contacts d nv"]
 
 
 def solve(
@@ -526,29 +523,29 @@ def solve(
     of the momentum; W includes the smoothing.
     """
     motion = equation_of_motion(model, kinematics, v, f_ext)
-    bodies = contact_bodies(model, scene)
-    J = point_jacobians(model, kinematics, motion.columns, bodies, laws.arm)
-    spin = laws.contacts.spin
-    J = with_spins(spin, relative(scene, J[:, :3]), relative(scene, J[:, 3:]))
+    law = laws.contacts
+    J = contact_jacobians(model, scene, kinematics, motion.columns, laws.arm, law.spin)
     joints, others, K = _scalar_laws(model, kinematics, laws)
     M, bias = motion.M, motion.bias
     if laws.armature is not None:
         M, bias = M + laws.armature.M, bias + laws.armature.bias
-    push = dt * (tau - bias)
-    problem = Problem(M, push, start, laws.contacts, J, joints, others, K)
-    x, residual = minimise(_partition(model, scene, len(K)), problem)
-    v_next = start + x
-    u = matmul(J, v_next)
+    problem = Problem(M, dt * (tau - bias), start, law, J, joints, others, K)
+    partitions = partitions_of(model, scene, len(K))
+    found = contact_solution(
+        model, scene, kinematics, motion.columns, laws.arm, problem, partitions
+    )
+    v_next = start + found.x
     impulses = Impulses(
-        laws.contacts.impulses(u),
+        found.impulses,
         laws.joints.impulses(joint_rates(model, kinematics.q, v_next)),
         laws.constraints.impulses(matmul(laws.K, v_next)),
         laws.tendons.impulses(matmul(laws.J_tendons, v_next)),
     )
-    solved = _Solved(v_next, impulses, residual, hessian_factor(problem, x), u, J)
+    factor = inverse_factor(found.hessian)
+    solved = _Solved(v_next, impulses, found.residual)
     if options.smoothing is None:
-        return solved, None, solved.hessian_factor
-    smoothed = _smoothed(laws, solved, options.smoothing, dt, options.regularisation)
+        return solved, None, factor
+    smoothed = _smoothed(laws, J, solved, factor, options.smoothing, dt, options.regularisation)
     return solved, *lax.stop_gradient(smoothed)
 
 
@@ -573,19 +570,14 @@ def _joined(laws: Sequence[ClippedLaw]) -> ClippedLaw:
     return ClippedLaw(*(jnp.concatenate(fields, axis=1) for fields in zip(*padded)))
 
 
-def _partition(model: Model, scene: Scene, others: int) -> Partition:
-    """The branches of the robot, if any; `others`: the number of rows of `Problem.K`."""
-    if others or not model.velocity_map_is_identity:
-        return whole(model.nv, scene.size)
-    bodies = contact_bodies(model, scene)
-    n, pairs = len(scene.frames), len(scene.pairs)
-    each = [[int(a)] for a in bodies[:n]]
-    each += [[int(a), int(b)] for a, b in zip(bodies[n : n + pairs], bodies[n + pairs :])]
-    return partition(model.topology, each)
-
-
 def _smoothed(
-    laws: Laws, solved: _Solved, length: Array, dt: Array, regularisation: Array
+    laws: Laws,
+    J: Array,
+    solved: _Solved,
+    W: Array,
+    length: Array,
+    dt: Array,
+    regularisation: Array,
 ) -> tuple[Array, Array]:
     """The conductance (contacts,) of the smoothing, and the factor of the Hessian with it.
 
@@ -596,10 +588,10 @@ def _smoothed(
     law, normal = laws.contacts, laws.contacts.normal
     # A contact that leaves has no impulse.
     leaves = jnp.all(solved.impulses.contacts == 0, axis=-1)
-    gap = dt * jnp.sum((solved.u[:, :3] - law.target) * normal, axis=-1)
+    u = matmul(J[:, :3], solved.v)
+    gap = dt * jnp.sum((u - law.target) * normal, axis=-1)
     share = jnp.where(leaves, jnp.exp(-jnp.maximum(gap, 0) / length), 0)
     conductance = law.conductance * regularisation * share / (regularisation * share + 1 - share)
-    W = solved.hessian_factor
-    rows = matmul(jnp.sum(solved.J[:, :3] * normal[..., None], axis=1), W.T)
+    rows = matmul(jnp.sum(J[:, :3] * normal[..., None], axis=1), W.T)
     one = jnp.asarray(np.eye(len(W)), W.dtype)
     return conductance, matmul(inverse_factor(one + matmul(rows.T, conductance[:, None] * rows)), W)

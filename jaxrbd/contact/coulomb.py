@@ -70,6 +70,20 @@ class ContactLaw(NamedTuple):
         """The impulses gamma (n, 3 + s) in N s."""
         return stack(*self._projection(u).impulse().components)
 
+    def approach(self, u: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """The speed of each contact towards the edge of "leaves" in m/s.
+
+        The impulse is zero where the speed is not positive. It is -inf for a point that cannot
+        move.
+        """
+        normal = Vec3.from_array(self.normal)
+        linear, spin = ContactVector.from_array(u)
+        missing = Vec3.from_array(self.target) - linear
+        along_normal = missing.dot(normal)
+        tangential = ContactVector(missing - along_normal * normal, spin)
+        speed = along_normal + self.mu * jnp.sqrt(tangential.dot(tangential))
+        return jnp.where(self.conductance > 0, speed, -jnp.inf)
+
     def penalty(self, u: Float[Array, "n d"]) -> Float[Array, ""]:
         """The sum over the contacts of l(u) = R |gamma|^2 / 2 in J."""
         return jnp.sum(self._projection(u).penalty())

@@ -41,7 +41,7 @@ from jaxtyping import Float
 
 from .._math.batch_last import plus_terms, row, solutions, sum_of_rows
 from .._math.components import Vec3
-from .._math.linear import LARGEST_WHOLE, inverse_factor, matmul, solve_positive_definite
+from .._math.linear import LARGEST_WHOLE, matmul, solve_positive_definite
 from .._math.ranks import minus, plus, times
 from .._math.rows import take_rows
 from .._math.tiles import TILE, by_platform, in_tiles
@@ -94,8 +94,23 @@ class Minimum(NamedTuple):
     residual: Float[Array, ""]
 
 
-def hessian_factor(problem: Problem, x: Float[Array, " nv"]) -> Float[Array, "nv nv"]:
-    """The inverse factor W of the Hessian H of the function, `W H W^T = 1`, at x."""
+class Solution(NamedTuple):
+    """The minimizing x (nv,), the impulses of the contacts, the residual, and the Hessian at x."""
+
+    x: Float[Array, " nv"]
+    impulses: Float[Array, "contacts d"]
+    residual: Float[Array, ""]
+    hessian: Float[Array, "nv nv"]
+
+
+def solution(partition: Partition, problem: Problem) -> Solution:
+    """The minimum of the function at the head of the module, as from `minimise`."""
+    x, residual = minimise(partition, problem)
+    impulses = problem.contacts.impulses(matmul(problem.J, problem.v + x))
+    return Solution(x, impulses, residual, _hessian(problem, x))
+
+
+def _hessian(problem: Problem, x: Array) -> Array:
     v, J, K = problem.v + x, problem.J, problem.K
     one = jnp.asarray(np.eye(len(v)), v.dtype)
     u = matmul(J, v)
@@ -104,7 +119,7 @@ def hessian_factor(problem: Problem, x: Float[Array, " nv"]) -> Float[Array, "nv
     H = H + matmul(J.reshape(-1, len(v)).T, DJ)
     if len(K):
         H = H + matmul(K.T, problem.others.hessian_product(matmul(K, v), K))
-    return inverse_factor(H)
+    return H
 
 
 def minimise(partition: Partition, problem: Problem) -> Minimum:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from .._math.components import cross
 from .._math.rows import rows_or_world, take_rows
@@ -46,13 +46,35 @@ def point_jacobians(
     The velocities are in world axes. `columns` (nv_tree, 6): the dof columns in the frame of
     `root_centred`.
     """
+    positions = point_positions(model, kinematics, bodies, arm)
+    return jacobians_at(model, kinematics.q, columns, dof_movers(model, bodies), positions)
+
+
+def point_positions(
+    model: Model, kinematics: Kinematics, bodies: np.ndarray, arm: Float[Array, "n 3"]
+) -> Float[Array, "n 3"]:
+    """The positions of the points in the frame of `root_centred`."""
     X = rows_or_world(root_centred(kinematics), bodies, identity_pose(model.dtype))
-    positions = transform_point(X, arm)
+    return transform_point(X, arm)
+
+
+def dof_movers(model: Model, bodies: np.ndarray) -> np.ndarray:
+    """For each of n bodies, which dofs of the tree move it, (n, nv_tree) of bool."""
+    return model.topology.movers(bodies)[:, model.topology.dof_body]
+
+
+def jacobians_at(
+    model: Model,
+    q: Float[Array, " nq"],
+    columns: Float[Array, "nv_tree 6"],
+    moves: Bool[np.ndarray | Array, "n nv_tree"],
+    positions: Float[Array, "n 3"],
+) -> Float[Array, "n 6 nv"]:
+    """`point_jacobians` for given `dof_movers` and `point_positions`."""
     linear, angular = columns[:, None, :3], columns[:, None, 3:]
     linear, angular = jnp.broadcast_arrays(linear + cross(angular, positions), angular)
-    moves = model.topology.movers(bodies)[:, model.topology.dof_body].T
-    by_dof = jnp.where(moves[..., None], jnp.concatenate([linear, angular], axis=-1), 0)
-    return jnp.transpose(independent_force(model, kinematics.q, by_dof), (1, 2, 0))
+    by_dof = jnp.where(moves.T[..., None], jnp.concatenate([linear, angular], axis=-1), 0)
+    return jnp.transpose(independent_force(model, q, by_dof), (1, 2, 0))
 
 
 def body_wrenches(
