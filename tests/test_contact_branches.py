@@ -192,7 +192,7 @@ def test_every_step_to_rest_converges_in_single_precision():
     scene = dataclasses.replace(scene, inverse_inertia=contact.inverse_inertias(model, scene))
     scene = scene.astype(jnp.float32)
     gains = study.STIFFNESS, study.DAMPING, study.EFFORT
-    held = rbd.neutral(model).at[7:].set(study.posture(model))
+    held = rbd.neutral(model).at[7:].set(jnp.asarray(study.posture(model), jnp.float32))
     servo = contact.Servo(PD.for_joints(model, model.joint_names[1:], *gains), held)
 
     @jax.jit
