@@ -127,7 +127,8 @@ def stack_models(models: Sequence[Model]) -> Model:
 
     The robots have the same structure: the same joints, bodies and frames in the same order, with
     the same names, and the same dtype. Their parameters differ. The result has the name of the
-    first robot. Raises ArgumentError, which names the first difference, for other robots.
+    first robot. Raises ArgumentError, which names the first difference, for other robots:
+    `jaxrbd.padded.pad` takes robots of different structure.
     """
     models = list(models)
     if not models:
