@@ -386,6 +386,7 @@ SCENE_FAULTS = {
     "no scene": ([SCENE, 3], "the scene of 'robot' is 3"),
     "unknown frame": ([SCENE, contact.Scene(("l9",))], "no frame 'l9'"),
     "unknown index": ([SCENE, contact.Scene((7,))], "no frame 7"),
+    "unknown negative index": ([SCENE, contact.Scene((-7,))], "no frame -7"),
     "unknown frame of a pair": (
         [SCENE, contact.Scene(("l0",), pairs=contact.collision_pairs([(BALL, WALL)]))],
         "no frame 'l8'",

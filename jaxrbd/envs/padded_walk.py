@@ -53,17 +53,18 @@ class PaddedWalk(LeggedEnv):
             if (walker.phases is None) != (self.walkers[0].phases is None):
                 raise ArgumentError(f"walkers[{i}] and walkers[0] differ in having a gait")
         object.__setattr__(self, "walkers", tuple(self.walkers))
-        robots, params = _padded(self.walkers)
+        params = _params_of_each(self.walkers)
+        model = params.model
         found = {
-            "action_size": robots.model.nv - 6,
-            "base": robots.model.frame_names[robots.model.frame_bodies.index(0)],
+            "action_size": model.nv - 6,
+            "base": model.frame_names[model.frame_bodies.index(0)],
             "phases": None if params.phases is None else (0.0,) * params.phases.shape[1],
         }
         for name, value in found.items():
             object.__setattr__(self, name, value)
 
     def default_params(self) -> LeggedParams:
-        return jax.tree.map(lambda x: x[0], _padded(self.walkers)[1])
+        return jax.tree.map(lambda x: x[0], _params_of_each(self.walkers))
 
     def params_of_all(self, size: int) -> Randomised:
         """The parameters of `size` environments with the robots in turn, as `randomise` returns.
@@ -72,12 +73,12 @@ class PaddedWalk(LeggedEnv):
         """
         arguments.require_counts(size=size)
         index = np.arange(size) % len(self.walkers)
-        params = jax.tree.map(lambda x: x[index], _padded(self.walkers)[1])
+        params = jax.tree.map(lambda x: x[index], _params_of_each(self.walkers))
         return Randomised(params, jax.tree.map(lambda _: 0, params))
 
     def robots(self) -> PaddedRobots:
         """The robots in their common tree, to convert configurations and to draw each robot."""
-        return _padded(self.walkers)[0]
+        return pad([walker.default_params().model for walker in self.walkers])
 
     def settings(self):
         """The static settings, with those of the environment of each robot."""
@@ -121,8 +122,8 @@ def _own(params: LeggedParams, x: Array) -> Array:
     return jnp.where(_has_joint(params), x, 0)
 
 
-def _padded(walkers: Sequence[LeggedEnv]) -> tuple[PaddedRobots, LeggedParams]:
-    """The robots of several environments in one tree, and their parameters, with a first axis."""
+def _params_of_each(walkers: Sequence[LeggedEnv]) -> LeggedParams:
+    """The parameters of several environments in the tree of their robots, with a first axis."""
     each = [walker.default_params() for walker in walkers]
     for params in each:
         _check(params, each[0])
@@ -154,7 +155,7 @@ def _padded(walkers: Sequence[LeggedEnv]) -> tuple[PaddedRobots, LeggedParams]:
         "phases": None if phases is None else jnp.asarray(phases, dtype),
     }
     rest = [params._replace(**dict.fromkeys(special)) for params in each]
-    return robots, jax.tree.map(lambda *x: jnp.stack(x), *rest)._replace(**special)
+    return jax.tree.map(lambda *x: jnp.stack(x), *rest)._replace(**special)
 
 
 def _check(params: LeggedParams, first: LeggedParams) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import numbers
 import os
 from collections.abc import Callable, Iterator, Sequence
+from numbers import Real
 from typing import Any, NamedTuple
 
 import jax
@@ -68,7 +68,7 @@ class Evaluations:
     def __post_init__(self):
         arguments.require_counts(every=self.every, episodes=self.episodes)
         x = self.stop_at
-        if x is not None and not (isinstance(x, numbers.Real) and math.isfinite(x)):
+        if x is not None and not (isinstance(x, Real) and math.isfinite(x)):
             raise ArgumentError(f"stop_at is {x!r}, expected a finite number")
 
 

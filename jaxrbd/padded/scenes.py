@@ -143,7 +143,9 @@ def _frames(
         if frame is None:
             given.append(WORLD)
             continue
-        name = frame if isinstance(frame, str) else names[frame] if frame < len(names) else frame
+        name = frame
+        if not isinstance(frame, str) and -len(names) <= frame < len(names):
+            name = names[frame]
         if name not in found:
             raise ArgumentError(f"robot {robots.names[i]!r} has no frame {frame!r}")
         if moving and robots.model.frame_bodies[found[name]] < 0:
