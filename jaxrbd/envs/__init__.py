@@ -12,9 +12,10 @@ from .batches import AutoReset, Vectorized, auto_reset, vectorize
 from .cart_pole import CartPoleParams, CartPoleSwingUp
 from .double_pendulum import DoublePendulumParams, DoublePendulumSwingUp
 from .environment import Env, Interface, State
+from .gait import GaitPostures, gait_postures
 from .gymnasium_tasks import GYMNASIUM_TASKS, gymnasium_task
 from .hopper import Hopper, HopperParams
-from .humanoid import HumanoidStand
+from .humanoid import HumanoidStand, HumanoidWalk
 from .legged import LeggedParams, LeggedPhysics
 from .mjcf import MjcfWalk
 from .mjcf_task import MjcfParams, MjcfPhysics, MjcfTask, tolerance
@@ -57,8 +58,11 @@ __all__ = [
     "Hopper",
     "HopperParams",
     "HumanoidStand",
+    "HumanoidWalk",
+    "GaitPostures",
     "LeggedParams",
     "LeggedPhysics",
+    "gait_postures",
     "MjcfParams",
     "MjcfPhysics",
     "MjcfTask",

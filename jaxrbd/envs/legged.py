@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float
+from jaxtyping import Float, PRNGKeyArray
 
 from .._math.cast import cast
 from ..actuators import PD, Delay
@@ -22,9 +22,12 @@ from ..passive import PassiveForces
 from ..sensors import Noise, projected_gravity
 from ..tendons import Tendons
 from .environment import Env, Interface, Parameter, pose_by_joint, sizes, substeps, uniform
+from .gait import GRAVITY, GaitPostures
 
 TIME_STEP = 0.02  # s, between two actions
 SUBSTEPS = 5  # of the physics
+# The weights of the reward terms that differ for a robot that follows the postures of a gait.
+GAIT_WEIGHTS = {"alive": 2.0, "posture": 8.0, "velocity": 3.0, "gait": 2.0, "action_rate": 0.003}
 
 
 class LeggedParams(NamedTuple):
@@ -36,7 +39,8 @@ class LeggedParams(NamedTuple):
     - `delay`: the delay of the target positions, in steps of the physics (4 ms);
     - `noise`: the `Noise` of the measured part of the observation. The command and the clock of the
       gait have no noise;
-    - `home` (nq,): the posture for the action 0. The reset puts it on the ground;
+    - `home` (nq,): the posture for the action 0, unless the robot follows a gait. The reset puts it
+      on the ground;
     - `stroke` () or (n,) in rad or m: the change of the target positions for the action 1;
     - `start` (2,): the ranges of the random initial state. The initial joint positions are uniform
       within `home` +- `start[0]` rad, and all initial velocities are uniform within +- `start[1]`
@@ -49,7 +53,9 @@ class LeggedParams(NamedTuple):
     - `weights`: the weights of the reward terms;
     - `passive`, `tendons`, `constraints`: springs and other passive forces, tendons that act, and
       constraints between links, by default none;
-    - `phases` (k,): the phase of each sphere, only for `PaddedWalk`, whose robots differ in it.
+    - `phases` (k,): the phase of each sphere, only for `PaddedWalk`, whose robots differ in it;
+    - `postures`: the `GaitPostures` of a robot that follows the joint positions of a gait, else
+      None.
     """
 
     model: Model
@@ -69,6 +75,7 @@ class LeggedParams(NamedTuple):
     tendons: Tendons = Tendons(())
     constraints: tuple[Constraint, ...] = ()
     phases: Parameter | None = None
+    postures: GaitPostures | None = None
 
 
 class LeggedPhysics(NamedTuple):
@@ -122,15 +129,34 @@ def default_params(
     return cast(params, model.dtype)
 
 
+def with_gait(params: LeggedParams, postures: GaitPostures) -> LeggedParams:
+    """The parameters of a robot that follows the joint positions of a gait.
+
+    The period of the steps grows with the square root of the height z of the base above the feet,
+    and their height with z: 0.7 s and 8 cm for z = 0.8 m.
+    """
+    z = -np.mean(np.asarray(postures.places)[:, 2])
+    changes = {
+        "postures": postures,
+        "gait": np.array([2.5 * np.sqrt(z / GRAVITY), 0.1 * z]),
+        "start": np.array([0.03, 0.1]),
+        "tilt": 0.5,
+        "low": params.low * 1.4,
+        "weights": {**params.weights, **GAIT_WEIGHTS},
+    }
+    return params._replace(**cast(changes, params.model.dtype))
+
+
 def posture_terms(
-    params: LeggedParams, action: Array, after: LeggedPhysics, base: str
+    params: LeggedParams, action: Array, after: LeggedPhysics, base: str, center: Array
 ) -> dict[str, Float[Array, ""]]:
     """Reward terms for a quiet posture.
 
-    `base` is the name of the base frame. `alive` is 1. The other terms are minus a sum of squares:
+    `base` is the name of the base frame, and `center` (n,) are the joint positions of the posture.
+    `alive` is 1. The other terms are minus a sum of squares:
 
     - `upright`: of the x and y components of the direction of gravity in the base frame;
-    - `posture`: of the joint positions minus `home`;
+    - `posture`: of the joint positions minus `center`;
     - `joint_velocity`: of the velocities of the joints;
     - `action_rate`: of the change of the action.
     """
@@ -138,7 +164,7 @@ def posture_terms(
     return {
         "alive": jnp.ones((), action.dtype),
         "upright": -jnp.sum(gravity[:2] ** 2),
-        "posture": -jnp.sum((after.q[7:] - params.home[7:]) ** 2),
+        "posture": -jnp.sum((after.q[7:] - center) ** 2),
         "joint_velocity": -jnp.sum(after.v[6:] ** 2),
         "action_rate": -jnp.sum((action - after.last_action) ** 2),
     }
@@ -192,12 +218,18 @@ class LeggedEnv(Env):
     time_step = TIME_STEP
 
     def initial(self, params, key):
-        """A random start near the home posture, with the lowest point on the ground."""
+        """A random start near the home posture, with the lowest point on the ground.
+
+        A robot with the postures of a gait starts at a random moment of the gait, with the
+        velocities of the gait and of the command.
+        """
         model, (joints, speed) = params.model, params.start
         joint_key, speed_key, command_key = jax.random.split(key, 3)
+        command = uniform(command_key, params.command)
+        time, home, rates = self._start(params, command, jax.random.fold_in(command_key, 0))
         width = jnp.full(model.nv, joints, model.dtype).at[:6].set(0)
-        q = integrate(model, params.home, uniform(joint_key, width))
-        v = uniform(speed_key, jnp.full(model.nv, speed, model.dtype))
+        q = integrate(model, home, uniform(joint_key, width))
+        v = rates + uniform(speed_key, jnp.full(model.nv, speed, model.dtype))
         # Above a slope, the distance of a sphere from the surface is smaller than its height above
         # the surface. So one move by the distance does not reach the ground, and a second move
         # corrects most of the error.
@@ -209,22 +241,38 @@ class LeggedEnv(Env):
         return LeggedPhysics(
             q=q,
             v=v,
-            past=params.delay.init(params.home[7:]),
+            past=params.delay.init(home[7:]),
             action=no_action,
             last_action=no_action,
-            command=uniform(command_key, params.command),
-            time=jnp.zeros((), model.dtype),
+            command=command,
+            time=time,
             distance=distance,
         )
+
+    def _start(
+        self, params: LeggedParams, command: Float[Array, "3"], key: PRNGKeyArray
+    ) -> tuple[Float[Array, ""], Float[Array, " nq"], Float[Array, " nv"]]:
+        """The time in the gait, the configuration and the velocity at the start, without noise."""
+        model = params.model
+        time = jnp.zeros((), model.dtype)
+        if params.postures is None:
+            return time, params.home, jnp.zeros(model.nv, model.dtype)
+        time = params.gait[0] * jax.random.uniform(key, (), model.dtype)
+        positions, rates = jax.jvp(
+            lambda time: self.center(params, time, command), (time,), (jnp.ones_like(time),)
+        )
+        base = jnp.zeros(6, model.dtype).at[np.array([0, 1, 5])].set(command)
+        return time, params.home.at[7:].set(positions), jnp.concatenate([base, rates])
 
     def _acting(self, params: LeggedParams) -> Array | bool:
         """Which spheres of the scene belong to the robot; all, unless it is padded."""
         return True
 
     def advance(self, params, physics, action, key):
-        """The physical state after `TIME_STEP`, with the action as a change of the home posture."""
+        """The physical state after `TIME_STEP`, with the action as a change of `center`."""
         model, scene, dt = params.model, params.scene, TIME_STEP / SUBSTEPS
-        aim = params.home[7:] + params.stroke * action
+        time = physics.time + TIME_STEP
+        aim = self.center(params, time, physics.command) + params.stroke * action
 
         def step(physics: LeggedPhysics) -> LeggedPhysics:
             past, delayed = params.delay.push(physics.past, aim)
@@ -247,9 +295,20 @@ class LeggedEnv(Env):
             return physics._replace(q=found.q, v=found.v, past=past, distance=distance)
 
         physics = substeps(step, physics, SUBSTEPS)
-        return physics._replace(
-            action=action, last_action=physics.action, time=physics.time + TIME_STEP
-        )
+        return physics._replace(action=action, last_action=physics.action, time=time)
+
+    def center(
+        self, params: LeggedParams, time: Float[Array, ""], command: Float[Array, "3"]
+    ) -> Float[Array, " n"]:
+        """The target positions of the joints for the action 0 in a step, in rad or m.
+
+        They are the joint positions of `home` or, with `postures`, of the gait. `time` in s at the
+        end of the step, since the start of the gait; `command`: as in `LeggedPhysics`.
+        """
+        home = params.home[7:]
+        if params.postures is None:
+            return home
+        return params.postures.joint_positions(params.gait, time, command, home)
 
     def observe(self, params, physics, key):
         """What the robot measures, with noise; then the command and the clock, without noise.
@@ -292,7 +351,7 @@ class LeggedEnv(Env):
             observation=sizes(observed),
             actuators=model.joint_names[1:],
             command="target position in rad or m of PD control",
-            center=home[7:],
+            center=home[7:] if params.postures is None else None,  # it changes with time
             scale=jnp.broadcast_to(params.stroke, home[7:].shape),
             stiffness=control.stiffness[6:],
             damping=control.damping[6:],
@@ -301,7 +360,8 @@ class LeggedEnv(Env):
         )
 
     def terms(self, params, before, action, after):
-        terms = posture_terms(params, action, after, self.base)
+        center = self.center(params, after.time, after.command)
+        terms = posture_terms(params, action, after, self.base, center)
         if self.phases is not None:
             terms["gait"] = -jnp.mean(gait_errors(params, after, self.phases))
         return terms | command_terms(after)

@@ -19,6 +19,7 @@ from ..joints import FreeFlyer
 from ..model import arguments
 from ..model.model import joint_kinds
 from . import legged
+from .gait import gait_postures
 from .keyframes import find_keyframe
 from .quadruped import POSTURE_WEIGHTS
 
@@ -50,6 +51,11 @@ class MjcfWalk(legged.LeggedEnv):
       the file;
     - `phases`: for a gait, the phase of each contact of `Imported.scene` in periods, as in
       `QuadrupedTrot` (default: no gait);
+    - `follows_gait`: whether the target positions for the action 0 are the joint positions of the
+      gait (`GaitPostures`), in which the feet step along the command, instead of the posture. Then
+      every link that touches the ground is a foot, with one phase; the reward term `posture` is for
+      the joint positions of the gait; an episode starts at any moment of the gait, and fails below
+      0.7 of the height of the base in the posture or at a tilt of 0.5 rad. It needs `phases`;
     - `command`: half the widths of the uniform distributions of the commands: forward velocity and
       velocity to the left in m/s, and turning rate in rad/s;
     - `smoothing` in m: as in `contact_step` (default: exact derivatives);
@@ -82,6 +88,7 @@ class MjcfWalk(legged.LeggedEnv):
     strict: bool = True
     stiffness: PerJoint | None = None
     damping: PerJoint | None = None
+    follows_gait: bool = False
     action_size: int = dataclasses.field(init=False)
     base: str = dataclasses.field(init=False)
     omitted: tuple[str, ...] = dataclasses.field(init=False)
@@ -127,7 +134,6 @@ def _params(env: MjcfWalk, robot: Imported, scene: Scene) -> legged.LeggedParams
             f"ground with {', '.join(map(str, scene.frames))}"
         )
     motors = _motors(robot)
-    _require_reachable_targets(robot, motors, np.asarray(home), np.asarray(env.stroke))
     control = _joint_control(robot, motors, env.stiffness, env.damping)
     lowest = jnp.min(contact_points(model, scene, home, jnp.zeros_like(model.armature)).distance)
     weights = dict(POSTURE_WEIGHTS, velocity=2.0, turning=1.0, bounce=0.1)
@@ -136,6 +142,14 @@ def _params(env: MjcfWalk, robot: Imported, scene: Scene) -> legged.LeggedParams
     # An episode fails below half of the height of the base in the posture.
     low = float(home[2] - lowest) / 2
     params = legged.default_params(model, scene, control, home, low, weights, env.command)
+    if env.follows_gait:
+        if env.phases is None:
+            raise ArgumentError("phases is None, expected the phase of each contact for a gait")
+        params = legged.with_gait(params, gait_postures(model, home, scene.frames, env.phases))
+    targets = params.home[None, 7:]
+    if params.postures is not None:
+        targets = params.postures.extreme_positions(params.gait, params.command, params.home[7:])
+    _require_reachable_targets(robot, motors, np.asarray(targets), np.asarray(env.stroke))
     acting = {
         "passive": robot.passive,
         "tendons": robot.tendons.only_acting(),
@@ -238,9 +252,11 @@ def _motors(robot: Imported) -> list[str]:
 
 
 def _require_reachable_targets(
-    robot: Imported, motors: Sequence[str], home: np.ndarray, stroke: np.ndarray
+    robot: Imported, motors: Sequence[str], targets: np.ndarray, stroke: np.ndarray
 ) -> None:
     """Raise ArgumentError for targets of position actuators beyond their control ranges.
+
+    `targets` (k, n): target positions of the n joints for the action 0.
 
     With the gear r, the actuator has the length r q. The control r q* has the target position q*.
     """
@@ -255,14 +271,15 @@ def _require_reachable_targets(
     ):
         if joint in motors:
             continue
-        centre = r * home[model.joint(joint).q][0]
+        centres = r * targets[:, model.joint(joint).v.start - 6]
+        least, most = centres.min(), centres.max()
         reach = abs(r * strokes[joint])
-        if centre - reach < low or centre + reach > high:
-            room = min(centre - low, high - centre) / abs(r)
+        if least - reach < low or most + reach > high:
+            room = min(least - low, high - most) / abs(r)
             advice = f"a stroke up to {room:.4g}" if room >= 0 else "another posture"
             faults.append(
                 f"stroke is {strokes[joint]:.4g} for the joint {joint!r}: actuator {name!r} gets "
-                f"controls from {centre - reach:.4g} to {centre + reach:.4g}, expected from {low} "
+                f"controls from {least - reach:.4g} to {most + reach:.4g}, expected from {low} "
                 f"to {high}, so {advice}"
             )
     if faults:

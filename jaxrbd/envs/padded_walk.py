@@ -160,7 +160,7 @@ def _params_of_each(walkers: Sequence[LeggedEnv]) -> LeggedParams:
 
 def _check(params: LeggedParams, first: LeggedParams) -> None:
     name = params.model.name
-    for field in ("passive", "tendons", "constraints"):
+    for field in ("passive", "tendons", "constraints", "postures"):
         if any(np.size(x) for x in jax.tree.leaves(getattr(params, field))):
             raise ArgumentError(f"the robot {name!r} has {field}, which can't be padded")
     if set(params.weights) != set(first.weights):

@@ -65,6 +65,7 @@ class Shac:
     - `critic_sweeps`, `critic_batches`: the number of passes over the samples of a window, and the
       number of minibatches per pass;
     - `target_share`: the share of the old target critic that remains after an update;
+    - `log_std`: the logarithm of the first standard deviation of the noise of the actions;
     - `last_noise`: the noise of the actions has a factor, which falls linearly from 1 to this value
       over all updates. With 0, the training ends near the policy that `deterministic` returns;
     - `policy_observation`, `critic_observation`: as in `Ppo`;
@@ -86,6 +87,7 @@ class Shac:
     critic_sweeps: int = 16
     critic_batches: int = 4
     target_share: float = 0.2
+    log_std: float = -1.0
     last_noise: float = 1.0
     policy_observation: str | None = None
     critic_observation: str | None = None
@@ -112,7 +114,9 @@ class Shac:
             self.policy_observation, states.observation, "policy_observation"
         )
         check_mirror(self, size, env.action_size)
-        policy = networks.new_policy(policy_key, (size, *self.hidden, env.action_size), dtype)
+        policy = networks.new_policy(
+            policy_key, (size, *self.hidden, env.action_size), dtype, self.log_std
+        )
         size = networks.observation_size(
             self.critic_observation, states.observation, "critic_observation"
         )

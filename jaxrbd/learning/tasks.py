@@ -22,6 +22,7 @@ _TASKS: dict[str, Any] = {  # values: envs.Env, frozen dataclasses
     "quadruped-joystick": envs.QuadrupedJoystick(),
     "quadruped-hills": envs.QuadrupedJoystick(rough=True),
     "humanoid-stand": envs.HumanoidStand(),
+    "humanoid-walk": envs.HumanoidWalk(smoothing=0.01),
 }
 
 _RUNNERS = {"batch": 64, "horizon": 64, "rate": 5e-4, "reward_scale": 0.03}
@@ -41,6 +42,13 @@ _SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
         "log_std": -1.0,
         "last_noise": 0.0,
         "action_limit": 1.0,
+    },
+    ("humanoid-walk", "shac"): {
+        "hidden": (128, 64),
+        "rate": 2e-3,
+        "log_std": -2.5,
+        "last_noise": 0.0,
+        "updates": 400,
     },
     ("quadruped-trot", "shac"): {"updates": 300, "rate": 2e-3, "last_noise": 0.0},
     ("HalfCheetah-v5", "ppo"): {**_RUNNERS, "updates": 500},

@@ -1,0 +1,197 @@
+"""Train the humanoid G1 to walk, and test the policy here and in MuJoCo.
+
+    pip install --no-deps playground
+    python -m benchmarks.studies.humanoid OUTPUT_FOLDER --seed 0
+
+The robot is the MJCF file `g1_mjx_feetonly.xml` of MuJoCo Playground, without its meshes. Its
+position actuators get the gains below, without control ranges. In the training, each foot touches
+the ground at the four lower corners of its box, and the robot does not touch itself. SHAC trains
+with `MjcfWalk(follows_gait=True)` and random forward commands up to 0.8 m/s.
+
+The first test has 64 episodes of 20 s with random commands: falls, and the error of the mean
+velocity after 2 s. In the second test, MuJoCo simulates the robot with its boxes, contact pairs and
+solver options for 10 s per command. The folder gets the checkpoint, the records and a picture.
+Needs mujoco, optax, matplotlib and playground.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import pathlib
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.studies import common
+from jaxrbd import envs, io, learning, view
+from jaxrbd.learning.tasks import algorithm_for
+
+FILE = "_src/locomotion/g1/xmls/scene_mjx_feetonly_flat_terrain.xml"
+COMMANDS = (0.0, 0.2, 0.4, 0.6, 0.8)  # m/s
+SOLE = 0.005  # m, the radius of the spheres at the corners of a sole
+# kp in N m/rad, kd in N m s/rad, and the change of the target position for the action 1 in rad, by
+# a part of the name of the joint.
+JOINTS = {
+    "knee": (150.0, 4.0, 0.5),
+    "hip": (100.0, 2.0, 0.5),
+    "ankle_pitch": (40.0, 2.0, 0.5),
+    "ankle_roll": (40.0, 2.0, 0.25),
+    "waist": (150.0, 4.0, 0.3),
+    "shoulder": (40.0, 2.0, 0.5),
+    "elbow": (40.0, 2.0, 0.5),
+    "wrist": (10.0, 0.5, 0.1),
+}
+
+
+def settings(joint: str) -> tuple[float, float, float]:
+    """The entry of `JOINTS` for a joint."""
+    return next(values for part, values in JOINTS.items() if part in joint)
+
+
+def robot(boxes: bool) -> str:
+    """The text of the robot's file, whose feet are boxes, or the spheres of the training."""
+    import mujoco
+
+    package = importlib.util.find_spec("mujoco_playground")
+    if package is None or package.origin is None:
+        raise SystemExit("install the robot: pip install --no-deps playground")
+    spec = mujoco.MjSpec.from_file(str(pathlib.Path(package.origin).parent / FILE))
+    for geom in [geom for geom in spec.geoms if geom.type == mujoco.mjtGeom.mjGEOM_MESH]:
+        spec.delete(geom)
+    for mesh in list(spec.meshes):
+        spec.delete(mesh)
+    for actuator in spec.actuators:
+        kp, kd, _ = settings(actuator.target)
+        actuator.gainprm[0], actuator.biasprm[1] = kp, -kp
+        actuator.ctrllimited, actuator.ctrlrange = 0, [0, 0]
+        spec.joint(actuator.target).damping = [kd, 0, 0]
+    if boxes:
+        return spec.to_xml()
+    touch = {"condim": 3, "friction": [0.6, 0.005, 0.0001]}
+    for element in [*spec.pairs, *spec.sensors]:  # some sensors are of the boxes
+        spec.delete(element)
+    for name in ("left_foot", "right_foot"):
+        box = spec.geom(name)
+        half = np.array(box.size) - SOLE
+        for x, y in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
+            box.parent.add_geom(
+                type=mujoco.mjtGeom.mjGEOM_SPHERE,
+                size=[SOLE, 0, 0],
+                pos=box.pos + half * [x, y, -1],
+                mass=0,
+                contype=1,
+                **touch,
+            )
+        spec.delete(box)
+    floor = spec.geom("floor")
+    floor.contype, floor.conaffinity, floor.friction = 0, 1, touch["friction"]
+    return spec.to_xml()
+
+
+def walker() -> envs.MjcfWalk:
+    """The environment of the training."""
+    text = robot(boxes=False)
+    joints = io.load_mjcf(text).model.joint_names[1:]
+    return envs.MjcfWalk(
+        text,
+        keyframe="knees_bent",
+        stroke={joint: settings(joint)[2] for joint in joints},
+        phases=(0.0,) * 4 + (0.5,) * 4,
+        command=(0.8, 0.0, 0.0),
+        smoothing=0.01,
+        follows_gait=True,
+    )
+
+
+def motions(training: learning.Training, episodes: int, steps: int) -> tuple[np.ndarray, ...]:
+    """q (steps, episodes, nq), forward velocities, which have failed, and the commands."""
+    env = dataclasses.replace(training.env, episode_steps=steps, stroke=training.env.stroke)
+    batch, policy = envs.vectorize(env), training.policy()
+    start = batch.reset(training.params, jax.random.split(jax.random.key(1), episodes))
+
+    def step(state, _):
+        after = batch.step(training.params, state, policy(state.observation))
+        return after, (after.physics.q, after.physics.v[:, 0], after.terminated)
+
+    _, (q, speed, failed) = jax.jit(lambda x: jax.lax.scan(step, x, length=steps))(start)
+    commands = np.asarray(start.physics.command[:, 0])
+    return np.asarray(q), np.asarray(speed), np.cumsum(failed, axis=0) > 0, commands
+
+
+def in_mujoco(training: learning.Training, command: float, seconds: float = 10.0) -> tuple:
+    """Whether the robot with its boxes stands at the end in MuJoCo, and its velocity after 2 s."""
+    import mujoco
+
+    env, params = training.env, training.params
+    compiled = mujoco.MjModel.from_xml_string(robot(boxes=True))
+    data, coordinates = mujoco.MjData(compiled), io.load_mjcf(env.path).coordinates
+    model, policy = params.model, training.policy()
+    joints = [compiled.actuator(name).id for name in model.joint_names[1:]]
+    mujoco.mj_resetDataKeyframe(compiled, data, compiled.key("knees_bent").id)
+    start = env.initial(params, jax.random.key(0))
+    wanted = jnp.array([command, 0, 0], start.q.dtype)
+
+    @jax.jit
+    def control(qpos, qvel, time, last):
+        q, v = coordinates.q(model, qpos), coordinates.v(model, qpos=qpos, qvel=qvel)
+        physics = start._replace(q=q, v=v, action=last, command=wanted, time=time)
+        action = policy(env.observe(params, physics, jax.random.key(0)))
+        return env.center(params, time + env.time_step, wanted) + params.stroke * action, action
+
+    places, action = [], jnp.zeros(env.action_size, start.q.dtype)
+    for i in range(round(seconds / env.time_step)):
+        state = (jnp.asarray(x, start.q.dtype) for x in (data.qpos, data.qvel, i * env.time_step))
+        target, action = control(*state, action)
+        data.ctrl[joints] = target
+        mujoco.mj_step(compiled, data, round(env.time_step / compiled.opt.timestep))
+        places.append(data.qpos[:3].copy())
+        if data.qpos[2] < params.low:
+            return False, np.nan
+    way = np.linalg.norm(places[-1][:2] - places[100][:2])
+    return True, way / ((len(places) - 101) * env.time_step)
+
+
+def picture(training: learning.Training, q: np.ndarray, path: pathlib.Path) -> None:
+    """Draw one episode at eight moments of a second."""
+    import matplotlib.pyplot as plt
+
+    looks = {"width": 200, "height": 360, "distance": 2.2}
+    drawn = [
+        view.render(training.params.model, x, target=(*x[:2], 0.65), **looks) for x in q[200:248:6]
+    ]
+    plt.imsave(path, np.concatenate(drawn, axis=1))
+
+
+def main() -> None:
+    """Train, print the tests, and write the files."""
+    options = common.options(__doc__, "folder", seed=0, updates=400)
+    common.start(double=False)
+    folder = pathlib.Path(*(options.folder or ["humanoid"]))
+    folder.mkdir(parents=True, exist_ok=True)
+    shac = dataclasses.replace(algorithm_for("humanoid-walk", "shac"), updates=options.updates)
+    training = learning.Training(shac, walker(), options.seed)
+    start, start_cpu = time.perf_counter(), time.process_time()
+    for _ in training.run(folder / "checkpoint"):
+        pass
+    seconds, cpu = time.perf_counter() - start, time.process_time() - start_cpu
+    (folder / "records.json").write_text(json.dumps(training.records))
+    print(f"{training.records[-1].steps} steps, {seconds:.0f} s, CPU {cpu:.0f} s\n")
+
+    q, speed, failed, commands = motions(training, 64, 1000)
+    up = ~failed[-1]
+    error = np.mean(np.abs(speed[100:].mean(axis=0) - commands)[up])
+    print(f"falls: {np.sum(~up)} of 64; mean error of the velocity: {error:.3f} m/s\n")
+    common.head("command, m/s", "in MuJoCo", "m/s")
+    for command in COMMANDS:
+        stands, found = in_mujoco(training, command)
+        common.row(str(command), "walks" if stands else "falls", f"{found:.3f}")
+    fastest = int(np.argmax(np.where(up, commands, -1)))
+    picture(training, q[:, fastest], folder / "humanoid.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,229 @@
+"""The joint positions of a gait: each foot steps along the commanded velocity.
+
+A foot swings in one half of the period T and stands in the other half. While it stands, it does not
+move on the ground, so in the frame of the base it moves backwards with the velocity u of the
+command at its place. In the swing it returns, and its height is half a period of `sin^2`.
+
+The base moves sideways as a pendulum over the standing feet does. The linear inverted pendulum of
+height z has the periodic motion `y(t) = y_s (1 - cosh(w t) / cosh(w T / 4))`, with
+`w = sqrt(g / z)`, for standing feet at y_s and the time t from the middle of a step. So the largest
+displacement is `y_s (1 - 1 / cosh(w T / 4))`; here it is the amplitude of a sine.
+
+Inverse kinematics finds the joint positions for displacements of the feet on a grid; between them
+the positions are interpolated linearly. The masses and the forces do not enter, so the robot does
+not walk by these positions alone: a policy adds what keeps it from falling.
+
+Source: Kajita, Hirukawa, Harada and Yokoi (2014), Introduction to humanoid robotics, section 4.2
+(the pendulum).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jaxtyping import Float
+
+from .._math.cast import cast
+from ..algorithms.kinematics import frame_placement, frame_placements
+from ..errors import ArgumentError
+from ..inverse_kinematics import FrameTask, inverse_kinematics
+from ..model import Model
+from ..se3 import Pose
+from .environment import Parameter
+
+GRAVITY = 9.81  # m/s^2
+# The grid of displacements along x, y and z: the number of points, and the first and the last
+# point, as fractions of the height of the base above the foot.
+COUNTS = (9, 5, 6)
+LOW, HIGH = (-0.4, -0.12, -0.05), (0.4, 0.12, 0.2)
+# The largest error of a foot that is lifted to half of the grid's height, as a fraction of the
+# height of the base.
+TOLERANCE = 0.01
+
+
+class GaitPostures(NamedTuple):
+    """Joint positions that displace f feet from their places in a posture.
+
+    n is the number of joints after the base. All vectors are in the axes of the base.
+
+    - `positions` (i, j, k, n) in rad or m: the joint positions for a grid of displacements along x,
+      y and z, which are the same for all feet;
+    - `low`, `high` (3,) in m: the first and the last displacement. Beyond them, the positions are
+      those of the nearest displacement of the grid;
+    - `legs` (f, n): 1 where the joint moves the foot, and 0 elsewhere;
+    - `places` (f, 3) in m: from the base to the feet, in the posture;
+    - `phases` (f,): the phase of each foot as a fraction of the period. A foot with the phase 0
+      swings in the first half of the period.
+    """
+
+    positions: Parameter
+    low: Parameter
+    high: Parameter
+    legs: Parameter
+    places: Parameter
+    phases: Parameter
+
+    def displacements(
+        self, gait: Float[Array, "2"], time: Float[Array, ""], command: Float[Array, "3"]
+    ) -> Float[Array, "f 3"]:
+        """The displacements of the feet in m, in the frame of the base.
+
+        `gait`: the period in s and the height of the steps in m; `time` in s since the start of the
+        gait; `command`: forward velocity and velocity to the left in m/s, and turning rate in
+        rad/s.
+        """
+        period, height = gait
+        places, phases = jnp.asarray(self.places), jnp.asarray(self.phases)
+        phase = (time / period + phases) % 1
+        turned = jnp.stack([-places[:, 1], places[:, 0]], axis=1)
+        # The length of a step: the way of the base while the foot stands.
+        length = (command[:2] + command[2] * turned) * period / 2
+        s = phase * 2  # from 0 to 1 in the swing, and from 1 to 2 on the ground
+        swings = s < 1
+        # In the swing, the foot moves two lengths on the ground, along a smooth step; the base
+        # moves one length.
+        along = jnp.where(swings, s * s * (6 - 4 * s) - s - 0.5, 1.5 - s)
+        rise = jnp.where(swings, jnp.sin(np.pi * s) ** 2, 0)
+        rate = jnp.sqrt(GRAVITY / jnp.abs(jnp.mean(places[:, 2])))
+        share = 1 - 1 / jnp.cosh(rate * period / 4)
+        # In the first half of the period, the feet of the phase 1/2 stand.
+        swing = jnp.cos(2 * np.pi * phases)[:, None]
+        sway = share * jnp.mean(places[:, :2] * swing, axis=0) * jnp.sin(2 * np.pi * time / period)
+        return jnp.concatenate([along[:, None] * length + sway, height * rise[:, None]], axis=1)
+
+    def joint_positions(
+        self,
+        gait: Float[Array, "2"],
+        time: Float[Array, ""],
+        command: Float[Array, "3"],
+        home: Float[Array, " n"],
+    ) -> Float[Array, " n"]:
+        """The joint positions of the gait in rad or m; `home` for joints outside of the legs.
+
+        The other arguments are as for `displacements`.
+        """
+        displacements = self.displacements(gait, time, command)
+        postures = jax.vmap(self._interpolated)(displacements)
+        return home + jnp.sum(jnp.asarray(self.legs) * (postures - home), axis=0)
+
+    def extreme_positions(
+        self, gait: Float[Array, "2"], command: Float[Array, "3"], home: Float[Array, " n"]
+    ) -> Float[Array, "k n"]:
+        """The joint positions at 16 times of a period, for the commands 0 and +- each entry.
+
+        The arguments are as for `joint_positions`.
+        """
+        times = gait[0] * jnp.arange(16, dtype=gait.dtype) / 16
+        signs = jnp.asarray(list(itertools.product((-1, 0, 1), repeat=3)), gait.dtype)
+
+        def at(time, sign):
+            return self.joint_positions(gait, time, sign * command, home)
+
+        found = jax.jit(jax.vmap(jax.vmap(at, (0, None)), (None, 0)))(times, signs)
+        return found.reshape(-1, found.shape[-1])
+
+    def _interpolated(self, displacement: Float[Array, "3"]) -> Float[Array, " n"]:
+        positions = jnp.asarray(self.positions)
+        cells = np.array(positions.shape[:3]) - 1
+        low, high = jnp.asarray(self.low), jnp.asarray(self.high)
+        place = (displacement - low) / (high - low) * cells.astype(low.dtype)
+        index = jnp.clip(lax.stop_gradient(place).astype(int), 0, cells - 1)
+        corners = lax.dynamic_slice(
+            positions, (*index, jnp.zeros_like(index[0])), (2, 2, 2, positions.shape[3])
+        )
+        for fraction in jnp.clip(place - index.astype(place.dtype), 0, 1):
+            corners = (1 - fraction) * corners[0] + fraction * corners[1]
+        return corners
+
+
+def gait_postures(
+    model: Model,
+    home: Float[Array, " nq"],
+    frames: Sequence[str | int],
+    phases: Sequence[float],
+) -> GaitPostures:
+    """The `GaitPostures` of a robot with a free-flying base and joints of one dof.
+
+    `home`: the posture; `frames`: the links that touch the ground, in any order and with
+    repetitions; `phases`: their phases. Feet keep their orientation where their legs have six
+    joints or more.
+
+    Raises ArgumentError for two phases of one foot, for a joint that moves two feet, and for a foot
+    that is not below the base or that its leg cannot lift.
+    """
+    found: dict[int, float] = {}
+    for frame, phase in zip(map(model.frame_index, frames), phases):
+        if found.setdefault(frame, phase) != phase:
+            raise ArgumentError(
+                f"phases has {found[frame]} and {phase} for {model.frame_names[frame]!r}, expected "
+                "one phase per foot"
+            )
+    rows = np.array([*found])
+    feet = [model.frame_names[row] for row in rows]
+    legs = model.topology.movers(np.array(model.frame_bodies)[rows])[:, 1:]  # without the base
+    feet_of_joint = np.sum(legs, axis=0)
+    if np.any(feet_of_joint > 1):
+        joint = model.joint_names[1 + int(np.argmax(feet_of_joint))]
+        raise ArgumentError(f"joint {joint!r} moves two feet, expected a leg for each foot")
+    rigid = tuple(bool(count >= 6) for count in np.sum(legs, axis=1))
+    fixed = [name for name, count in zip(model.joint_names[1:], feet_of_joint) if not count]
+    locked = (model.joint_names[0], *fixed)
+    X_WF = frame_placements(model, home)
+    places = np.asarray(X_WF.p)[rows] - np.asarray(home[:3])
+    for foot, place in zip(feet, places):
+        if not place[2] < 0:
+            raise ArgumentError(f"the foot {foot!r} is not below the base in the posture")
+    height = float(np.mean(-places[:, 2]))
+    low, high = (height * np.array(x) for x in (LOW, HIGH))
+    axes = [np.linspace(a, b, n) for a, b, n in zip(low, high, COUNTS)]
+    grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3)
+    displacements = jnp.asarray(grid, home.dtype)
+    positions, errors = _displaced(
+        model, home, displacements, feet=tuple(feet), rigid=rigid, locked=locked
+    )
+    lifted = int(np.argmin(np.linalg.norm(grid - [0, 0, high[2] / 2], axis=1)))
+    for foot, error in zip(feet, np.asarray(errors)[lifted]):
+        if not error <= TOLERANCE * height:
+            raise ArgumentError(
+                f"the leg of {foot!r} cannot lift the foot by {grid[lifted, 2]:.3g} m from the "
+                f"posture: the nearest place is {error:.2g} m away"
+            )
+    phases_of_feet = np.array([*found.values()])
+    postures = GaitPostures(
+        positions.reshape(*COUNTS, -1), low, high, legs.astype(float), places, phases_of_feet
+    )
+    return cast(postures, model.dtype)
+
+
+@functools.partial(jax.jit, static_argnames=("feet", "rigid", "locked"))
+def _displaced(
+    model: Model,
+    home: Float[Array, " nq"],
+    displacements: Float[Array, "m 3"],
+    feet: tuple[str, ...],
+    rigid: tuple[bool, ...],
+    locked: tuple[str, ...],
+) -> tuple[Float[Array, "m n"], Float[Array, "m f"]]:
+    """The joint positions for m displacements of all feet, and the errors of the feet in m.
+
+    `rigid`: whether each foot keeps its orientation; `locked`: the joints that do not move.
+    """
+
+    @jax.vmap
+    def solve(displacement):
+        tasks = []
+        for foot, keeps in zip(feet, rigid):
+            R, p = frame_placement(model, home, foot)
+            weights = np.repeat([1.0, float(keeps)], 3)
+            tasks.append(FrameTask(foot, Pose(R, p + displacement), weights))
+        solution = inverse_kinematics(model, tasks, home, locked=locked, restart=False)
+        return solution.q[7:], solution.errors.linear
+
+    return solve(displacements)
