@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
+import itertools
 import json
 import pathlib
 import warnings
@@ -33,7 +34,7 @@ FILES = {
     "g1": ("g1_description/urdf/g1_29dof_rev_1_0.urdf", True, ""),
     "talos": ("talos_data/robots/talos_reduced.urdf", True, ""),
 }
-NAMES = ("arm7", "panda", "hyq", "g1", "talos", "chain8", "chain32", "chain128", "tree63")
+NAMES = ("arm7", "panda", "hyq", "g1", "talos", "chain8", "chain32", "chain128")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Robot:
 def make(name: str) -> Robot:
     """The robot with this name. Raises FileNotFoundError if example-robot-data is missing."""
     if name not in FILES:
-        return plain(name, tree_of(name) or jaxrbd.load_robot(name))
+        return plain(name, bundled(name))
     file, floating, locked = FILES[name]
     root_joint = "free_flyer" if floating else None
     with warnings.catch_warnings():
@@ -105,26 +106,22 @@ def plain(name: str, model: jaxrbd.Model) -> Robot:
     return Robot(name, tuple(renamed), tuple(moving))
 
 
-def tree_of(name: str) -> jaxrbd.Model | None:
-    """A chain `chainN` or a binary tree `treeN` of rods of 0.3 m, or None for another name.
+def bundled(name: str) -> jaxrbd.Model:
+    """A bundled robot, or for the name `chainN` a chain of N rods of 0.3 m.
 
-    The axes of the hinges are x, y and z in turn.
+    The axes of the hinges of a chain are x, y and z in turn.
     """
-    kind, count = name.rstrip("0123456789"), name.lstrip("abcdefghijklmnopqrstuvwxyz")
-    if kind not in ("chain", "tree") or not count:
-        return None
-    numbers = range(int(count))
-    parents = [i - 1 if kind == "chain" else (i + 1) // 2 - 1 for i in numbers]
+    count = name.removeprefix("chain")
+    if not count.isdigit():
+        return jaxrbd.load_robot(name)
     rod = jaxrbd.model.link_inertia(0.5, (0.02, 0.0, 0.15), np.diag([0.004, 0.005, 0.001]))
-    links = [jaxrbd.model.Link(f"link{i:03}", rod) for i in numbers]
+    names = [None, *(f"link{i:03}" for i in range(int(count)))]
     specs = []
-    for i, parent in enumerate(parents):
-        placement = np.eye(4)
-        placement[:3, 3] = (0.05 * (-1) ** i, 0, 0.3) if parent >= 0 else (0, 0, 0)
+    for i, (parent, child) in enumerate(itertools.pairwise(names)):
+        place = jaxrbd.model.placement_matrix((0.05 * (-1) ** i, 0, 0.3) if i else (0, 0, 0))
         hinge = joints.Revolute(np.eye(3)[i % 3])
-        on = None if parent < 0 else links[parent].name
-        specs.append(jaxrbd.model.JointSpec(f"joint{i:03}", hinge, on, links[i].name, placement))
-    return jaxrbd.build_model(links, specs)
+        specs.append(jaxrbd.model.JointSpec(f"joint{i:03}", hinge, parent, child, place))
+    return jaxrbd.build_model([jaxrbd.model.Link(name, rod) for name in names[1:]], specs)
 
 
 def _physical(inertia: np.ndarray) -> np.ndarray:

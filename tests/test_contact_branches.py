@@ -129,7 +129,7 @@ def test_the_minimum_by_branches(rows, rng, monkeypatch):
     impulses = problem.contacts.impulses(problem.J @ (problem.v + x))
     assert jnp.any(impulses != 0)
     on_dofs = jnp.einsum("ck,ckn->n", impulses, problem.J)
-    close(problem.M @ x, problem.push + on_dofs, 1e-12)
+    close(problem.M @ x, problem.free_impulse + on_dofs, 1e-12)
 
 
 @pytest.mark.slow

@@ -174,13 +174,13 @@ def test_columns_without_a_common_row_share_a_tangent():
     rng = np.random.default_rng(0)
     model = zoo.build(["revolute"] * 9, [-1] * 9)
     depends = rng.random((7, 9)) < 0.3
-    columns = module._Columns.of(depends)
+    columns = module._ColumnGroups.for_pattern(depends)
     A = np.where(depends, rng.normal(size=(2, 7, 9)), 0)
-    close(columns.spread(jnp.asarray(A @ columns.tangents(model).T), depends), A, 1e-15)
+    close(columns.matrix(jnp.asarray(A @ columns.tangents(model).T), depends), A, 1e-15)
     for rows in depends:
         assert len(set(columns.groups[rows])) == np.sum(rows)
-    assert module._Columns.of(np.eye(9, dtype=bool)).total == 1
-    assert module._Columns.of(np.ones((1, 9), bool)).total == 9
+    assert module._ColumnGroups.for_pattern(np.eye(9, dtype=bool)).size == 1
+    assert module._ColumnGroups.for_pattern(np.ones((1, 9), bool)).size == 9
 
 
 @pytest.mark.parametrize("touch", [False, True])
@@ -189,7 +189,7 @@ def test_a_leg_moves_its_own_contacts_and_those_that_it_touches(touch):
     legs = [PlacedShape(Sphere(0.1), name, np.zeros(3)) for name in ("l1", "l3")]
     pairs = contact.collision_pairs([legs] if touch else [])
     scene = Scene(("l1",), 0.05, pairs=pairs)
-    of_wrenches, of_joints = module._dependences(model, scene, False)
+    of_wrenches, of_joints = module._sparsity_patterns(model, scene, False)
     legs = np.array([[1, 0, 0], [0, 1, 1]]) if not touch else np.ones((2, 3))
     expected = np.concatenate([np.ones((2, 6)), legs], axis=1)
     np.testing.assert_array_equal(of_wrenches[[1, 3]], expected)

@@ -134,6 +134,13 @@ def test_apg_limits_the_gradient_of_each_action(key):
 
 
 @pytest.mark.slow
+def test_the_first_noise_of_shac_is_a_setting(key):
+    algorithm = dataclasses.replace(SMALL["shac"], log_std=-0.5)
+    state = jax.jit(lambda key: algorithm.init(VECTOR, PARAMS, key))(key)
+    np.testing.assert_array_equal(state.policy.log_std, [-0.5])
+
+
+@pytest.mark.slow
 def test_apg_has_settings_for_its_first_noise_and_for_adam(key):
     algorithm = dataclasses.replace(SMALL["apg"], log_std=-0.5)
     state = jax.jit(lambda key: algorithm.init(VECTOR, PARAMS, key))(key)

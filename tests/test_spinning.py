@@ -406,7 +406,7 @@ def gradient(problem, x):
     def value(x):
         v = problem.v + x
         laws = problem.contacts.penalty(problem.J @ v) + problem.joints.penalty(v)
-        return x @ problem.M @ x / 2 - problem.push @ x + laws
+        return x @ problem.M @ x / 2 - problem.free_impulse @ x + laws
 
     return jax.grad(value)(x)
 

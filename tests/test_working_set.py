@@ -61,7 +61,7 @@ def states(model):
 
 
 def without_working_set(model, scene, others):
-    return working_set.partitions_of(model, scene, others)._replace(few=None)
+    return working_set.partitions_of(model, scene, others)._replace(working=None)
 
 
 def test_a_working_set_gives_the_step_of_all_contacts(monkeypatch):
@@ -126,9 +126,9 @@ def test_the_derivatives_with_a_working_set(monkeypatch):
 def test_the_partition_of_a_working_set():
     """A working set is used where it saves half of the work, also with constraints."""
     model, scene = plate_and_ball()
-    assert isinstance(working_set.partitions_of(model, scene, 3).few, Partition)
+    assert isinstance(working_set.partitions_of(model, scene, 3).working, Partition)
     small = Scene(["body0"] * 20, RADIUS)
-    assert working_set.partitions_of(model, small, 0).few is None
+    assert working_set.partitions_of(model, small, 0).working is None
 
 
 @pytest.mark.parametrize("count", [1, 3, 2 * RETRIED + 3])

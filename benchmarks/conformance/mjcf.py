@@ -1,4 +1,4 @@
-"""A conformance robot as MJCF text, and its state in MuJoCo's conventions."""
+"""A robot of the conformance suite as MJCF text, and its state in the conventions of MuJoCo."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jaxrbd.conformance import Robot, Tree, about_com
 from jaxrbd.conformance.urdf import _text
 from jaxrbd.io.mujoco.coordinates import MujocoCoordinates
 
-# It has no planar and no helical joint, its mimic is a soft constraint, and links must have mass.
+# MuJoCo has no planar and no helical joint. Its links need a mass, and its mimic joints are soft.
 MJCF_KINDS = ("revolute", "prismatic", "spherical", "translation", "free_flyer")
 MJCF_KINDS += ("universal", "euler")
 STAGES = {"Revolute": "hinge", "Prismatic": "slide", "Translation": "slide"}
@@ -22,7 +22,7 @@ COORDINATES = {"free": ((0, 1, 2, 4, 5, 6, 3), 6), "ball": ((1, 2, 3, 0), 3)}
 
 
 def expressible(tree: Tree) -> bool:
-    """Whether MJCF has the tree's joints; a free joint hangs on the world alone."""
+    """Whether MJCF can state the joints of the tree. A free joint must be a child of the world."""
     return tree.kind in MJCF_KINDS and (tree.kind != "free_flyer" or tree.place == "root")
 
 
@@ -56,7 +56,7 @@ def mjcf(robot: Robot) -> str:
 
 
 def stages(joint) -> list[tuple[str, np.ndarray | None]]:
-    """The MJCF joints that make up a joint: type and axis."""
+    """The joints of MJCF for a joint, each with its type and axis."""
     found = []
     for stage in getattr(joint.kind, "stages", (joint.kind,)):
         kind = type(stage).__name__
@@ -66,7 +66,7 @@ def stages(joint) -> list[tuple[str, np.ndarray | None]]:
 
 
 def _placed(q, places):
-    """The coordinates q after a motion of some bodies: places in q, and matrices (4, 4)."""
+    """q after the poses at some places of q are multiplied by matrices (4, 4) from the left."""
     for at, H in places:
         R, p = jnp.asarray(H[:3, :3], q.dtype), H[:3, 3].astype(q.dtype)
         p = p + jnp.matmul(R, q[at : at + 3], precision="highest")

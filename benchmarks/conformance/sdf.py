@@ -1,4 +1,4 @@
-"""A conformance robot as SDF text, which JaxSim reads without an external program."""
+"""A robot of the conformance suite as SDF text, which JaxSim reads without another program."""
 
 from xml.etree import ElementTree
 
@@ -10,7 +10,7 @@ from jaxrbd.conformance.urdf import _rpy, _text
 
 
 def sdf(robot, floating):
-    """The robot as SDF text; its first joint, where `floating`, is not stated: its link is free."""
+    """The robot as SDF text. If `floating`, the first joint is left out, so its link is free."""
     root = ElementTree.Element("sdf", version="1.7")
     model = ElementTree.SubElement(root, "model", name="conformance")
     if not floating:

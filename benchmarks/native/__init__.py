@@ -1,4 +1,4 @@
-"""The loops in C and C++: they are compiled where they run and kept."""
+"""The loops in C++. They are compiled on the machine of the benchmark, and the result is kept."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def build(source: str, flags: list[str]) -> ctypes.CDLL:
 
 
 class Loop:
-    """A robot in a compiled loop, which takes the place of Python around a C or C++ library.
+    """A robot in a compiled loop over the samples.
 
     `library` has `void run(handle, job, batch, q, v, x, x_width, steps, dt, repeats, seconds,
-    out)`; `shapes` are those of each job's arrays of a sample, in the order in which they follow
-    one another in `out`.
+    out)`. `shapes` has the shapes of the results of each job for one sample; `out` has the results
+    in this order.
     """
 
     def __init__(self, library: ctypes.CDLL, handle: int, dtype: np.dtype, shapes: dict, note=""):
@@ -89,7 +89,7 @@ class Loop:
 
 
 def shapes(robot: dict) -> dict[str, list[tuple[int, ...]]]:
-    """The shapes of every job's arrays of a sample."""
+    """The shapes of the results of each job for one sample."""
     nb, nv = len(robot["joints"]), robot["nv"]
     return {
         "fk": [(nb, 3, 3), (nb, 3)],

@@ -1,8 +1,8 @@
 // The jobs of the benchmark as loops over MuJoCo, so that no call from Python is timed.
 //
-// Each job calls the stages of MuJoCo's pipeline that it needs and no other. Results stay in mjData,
-// where MuJoCo's users read them; they are copied out where they are to be checked (out != nullptr).
-// MuJoCo's own matrices are sparse; they are made full for the check alone.
+// Each job calls only the stages of MuJoCo's pipeline that it needs. The results stay in mjData, and
+// are copied only for the check (out != nullptr). The sparse matrices of MuJoCo are converted to full
+// matrices only for the check, too.
 
 #include <mujoco/mujoco.h>
 
@@ -85,7 +85,7 @@ void one(Robot &r, int job, const double *q, const double *v, const double *x, d
       std::memcpy(d->qacc, x, nv * sizeof(double));
       mjd_inverseFD(m, d, 1e-6, 0, r.dq.data(), r.dv.data(), r.da.data(), nullptr, nullptr, nullptr,
                     nullptr);
-      if (out) {  // rows are of the variable here, of the force there
+      if (out) {  // MuJoCo has one row per variable, and the benchmark one row per force
         transposed(out, r.dq.data(), nv);
         transposed(out, r.dv.data(), nv);
         transposed(out, r.da.data(), nv);

@@ -1,9 +1,9 @@
 // The jobs of the benchmark as loops over Pinocchio, so that no call from Python is timed.
 //
-// Pinocchio is compiled here from its headers alone, for this machine (-march=native) and for the
-// scalar SCALAR: nothing of its shared library is linked, so the alignment of Eigen's types has one
-// meaning only. The model is built here too. Results stay in `data`, where Pinocchio's users read
-// them; they are copied out only where they are to be checked (out != nullptr).
+// Pinocchio is compiled from its headers for this machine (-march=native) and for the type SCALAR.
+// Its shared library is not linked, because the types of Eigen can have another alignment there. So
+// this file also builds the model. The results stay in `data`, and are copied only for the check
+// (out != nullptr).
 
 #include <chrono>
 #include <cstring>
@@ -20,8 +20,8 @@
 #include "pinocchio/algorithm/rnea.hpp"
 #include "pinocchio/multibody.hpp"
 
-// The joints of the benchmark's robots: with Pinocchio's whole collection this file takes three times
-// as long to compile.
+// The joints of the robots of the benchmark. With all joints of Pinocchio, the compilation of this
+// file takes three times as long.
 template <typename S, int O>
 struct Joints : pinocchio::JointCollectionDefaultTpl<S, O> {
   using C = pinocchio::JointCollectionDefaultTpl<S, O>;
@@ -57,13 +57,13 @@ struct Robot {
   Data data;
   pinocchio::FrameIndex frame = 0;
   int free = 0;  // 6 with a free-flyer, which has no motor
-  // Scratch, made once.
+  // Temporary arrays, allocated once.
   Matrix J, into_q, into_v, gradient;
   Vector grad_q, grad_v, grad_a;
   std::vector<Vector> qs, vs, steps, forces;
 };
 
-struct Reader {  // numbers, one after another
+struct Reader {  // reads an array of values in order
   const double *at;
   double operator()() { return *at++; }
   Eigen::Vector3d vector() {
@@ -97,8 +97,8 @@ Rows full(const Matrix &upper) { return upper.selfadjointView<Eigen::Upper>(); }
 
 void rollout_gradient(Robot &r, const View &q0, const View &v0, const Scalar *taus, int steps,
                       Scalar dt) {
-  // Semi-implicit Euler, and its adjoint by the analytic derivatives: half the squared last
-  // velocity, in the motors' forces.
+  // The gradient of half the square of the last velocity with respect to the motor forces: semi-
+  // implicit Euler, and its adjoint by the analytic derivatives.
   Model &model = r.model;
   Data &data = r.data;
   const int motors = model.nv - r.free;
@@ -122,7 +122,7 @@ void rollout_gradient(Robot &r, const View &q0, const View &v0, const Scalar *ta
   lq.setZero(model.nv);
   lv = r.vs[steps];
   for (int i = steps - 1; i >= 0; --i) {
-    // The Jacobians of the step are the identity but for a free-flyer's.
+    // The Jacobians of `integrate` are the identity, except for a free-flyer.
     if (r.free) {
       pinocchio::dIntegrate(model, r.qs[i], r.steps[i], r.into_q, pinocchio::ARG0);
       pinocchio::dIntegrate(model, r.qs[i], r.steps[i], r.into_v, pinocchio::ARG1);
@@ -211,9 +211,10 @@ void one(Robot &r, int job, const View &q, const View &v, const Scalar *x, int s
 
 extern "C" {
 
-// `joints`: parent (-1: the world) and kind (0 free-flyer, 1 revolute, 2 prismatic) of each;
-// `numbers`: of each its axis, the rotation and position of its placement, and the mass, centre of
-// mass and inertia about it of its link. `frame`: the joint whose Jacobian is asked for.
+// `joints`: for each joint, its parent (-1: the world) and its kind (0 free-flyer, 1 revolute,
+// 2 prismatic). `numbers`: for each joint, its axis, the rotation and the position of its placement,
+// and the mass, the centre of mass and the inertia about it of its link. `frame`: the joint of the
+// job "jacobian".
 void *create(int n, const int *joints, const double *numbers, int frame) {
   auto *r = new Robot;
   Reader read{numbers};
@@ -258,8 +259,8 @@ void *create(int n, const int *joints, const double *numbers, int frame) {
   return r;
 }
 
-// Runs a job `repeats` times over a batch; the seconds of each go to `seconds`, the results, one
-// sample after another, to `out` unless it is null. `x` has `x_width` numbers a sample.
+// Runs a job `repeats` times for a batch. Writes the time of each run into `seconds`, and the results
+// of the samples into `out`, unless it is null. `x` has `x_width` values per sample.
 void run(void *handle, int job, int batch, const void *q, const void *v, const void *x, int x_width,
          int steps, double dt, int repeats, double *seconds, void *out) {
   auto &r = *static_cast<Robot *>(handle);

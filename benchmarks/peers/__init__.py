@@ -1,11 +1,11 @@
-"""The libraries: a module each, which its worker imports in the library's own interpreter.
+"""The libraries: one module for each, which runs in an interpreter that has the library.
 
-A module has the class `Library(folder, robot, dtype)`: the library with a robot, whose files are in
-the folder; `robot` is the content of robot.json. It raises Unsupported if it cannot express the
-robot. Its methods are
+A module has the class `Library(folder, robot, dtype)`, which loads a robot. `folder` has the files
+of the robot, and `robot` is the content of robot.json. The class raises Unsupported if the library
+cannot express the robot. Its methods are:
 
-- `versions()`: names and versions to print;
-- `prepare(job, arrays)`: a `Prepared`. Raises Unsupported where there is no such job.
+- `versions()`: the names and versions of packages, for the head of the tables;
+- `prepare(job, arrays)`: a `Prepared`. Raises Unsupported if the library has no such function.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import numpy as np
 
 
 class Unsupported(Exception):
-    """A library cannot express a robot or a job; the message says why."""
+    """A library cannot express a robot or a job. The message states the reason."""
 
 
 class Prepared(NamedTuple):
-    """A job ready to be timed.
+    """A compiled job.
 
-    - `time(calls)`: does it so many times; the seconds of each;
-    - `outputs(samples)`: the job's arrays of these samples;
-    - `facts`: what else is known: compile_s, temp_bytes, platform, device, note.
+    - `time(calls)`: calls the job so many times, and returns the seconds of each call;
+    - `outputs(samples)`: the results for the samples with these indices;
+    - `facts`: some of compile_s, temp_bytes, platform, device and note.
     """
 
     time: Callable[[int], list[float]]
@@ -35,7 +35,7 @@ class Prepared(NamedTuple):
 
 
 def call_seconds(run: Callable[[], object], calls: int) -> list[float]:
-    """The seconds of each of so many calls of a function."""
+    """The seconds of each call, for this number of calls of a function."""
     found = []
     for _ in range(calls):
         start = time.perf_counter()
@@ -45,13 +45,13 @@ def call_seconds(run: Callable[[], object], calls: int) -> list[float]:
 
 
 class Peer(NamedTuple):
-    """What is known of a library without importing it.
+    """Facts about a library that are needed before its process starts.
 
-    - `module`: tells whether an interpreter has it;
-    - `convention`: "pinocchio" or "mujoco", of the arrays it takes and returns;
-    - `loop`: whether it goes through a batch sample by sample, in a loop that is compiled first;
-    - `environment`: variables that its documentation asks for;
-    - `optional`: whether it takes part only where there is a GPU, or when it is asked for.
+    - `module`: a module of the library. An interpreter with this module has the library;
+    - `convention`: "pinocchio" or "mujoco", the convention of its arguments and results;
+    - `loop`: whether it computes one sample after another, in a compiled loop;
+    - `environment`: environment variables that its documentation requires;
+    - `optional`: whether it runs only on a machine with a GPU, or if `--peers` names it.
     """
 
     module: str

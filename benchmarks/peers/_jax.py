@@ -1,4 +1,4 @@
-"""What the peers written in JAX share: derived jobs, compilation, timing."""
+"""Functions of all peers in JAX: derivatives, compilation, timing."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ BLOCK = 64  # samples; every larger batch is a multiple of it
 
 
 class Library:
-    """A library with a robot; a subclass defines the jobs that the library has.
+    """A library with a robot. A subclass defines a method for each job of the library.
 
-    A job is a method of one sample. The derivatives are here, in reverse mode.
+    A method takes one sample. This class has the derivatives, by automatic differentiation in
+    reverse mode.
     """
 
-    names: tuple[str, ...] = ()  # of the packages whose versions matter
-    batched = False  # whether its functions take batches as they are
+    names: tuple[str, ...] = ()  # the packages in `versions`
+    batched = False  # whether the methods take batches, and not one sample
 
     def __init__(self, folder: pathlib.Path, robot: dict, dtype: np.dtype):
         jax.config.update("jax_enable_x64", dtype == np.float64)
@@ -45,11 +46,11 @@ class Library:
         return prepare(function, arrays, lambda x: self.finish(job, x))
 
     def finish(self, job: str, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-        """The results in order, outside of what is timed."""
+        """The results in the order of jaxrbd. This function is not timed."""
         return arrays
 
     def integrate(self, q, v, dt):
-        """The configuration after the time dt at the velocity v. Default: q is a vector."""
+        """The configuration after the time dt at the velocity v; here for robots with q_dot = v."""
         if self.floating:
             raise Unsupported("no function moves a floating base along its manifold")
         return q + dt * v
@@ -91,17 +92,17 @@ def rotation(w, x, y, z):
 
 
 def prepare(function: Callable, arrays: Sequence[np.ndarray], finish: Callable) -> Prepared:
-    """The job of `function(*arrays)`, compiled; `finish` orders its results.
+    """The compiled job `function(*arrays)`; `finish` puts its results into the order of jaxrbd.
 
-    A large batch on a CPU is tried whole and in blocks, and the faster is the one that is timed.
+    On a CPU, a large batch is computed whole and in blocks, and the faster program is timed.
     """
     inputs = jax.block_until_ready(list(map(jax.device_put, arrays)))
     ways = {"whole": jax.jit(function)}
     if len(arrays[0]) > BLOCK and jax.default_backend() == "cpu":
         ways["blocks"] = jax.jit(in_blocks(function))
     facts = {way: _compiled(run, inputs) for way, run in ways.items()}
-    room = _room()
-    ways = {way: run for way, run in ways.items() if (facts[way]["temp_bytes"] or 0) <= room}
+    limit = _memory_limit()
+    ways = {way: run for way, run in ways.items() if (facts[way]["temp_bytes"] or 0) <= limit}
     if not ways:
         raise Unsupported(f"needs {facts['whole']['temp_bytes'] / 1e9:.0f} GB")
 
@@ -121,7 +122,7 @@ def prepare(function: Callable, arrays: Sequence[np.ndarray], finish: Callable) 
 
 
 def in_blocks(function: Callable) -> Callable:
-    """The same of a batch, `BLOCK` samples at a time: what they need stays in a core's cache."""
+    """The function for blocks of `BLOCK` samples, whose temporary arrays fit into the cache."""
 
     def run(*arrays):
         blocks = [x.reshape(-1, BLOCK, *x.shape[1:]) for x in arrays]
@@ -143,8 +144,8 @@ def _compiled(run: Callable, inputs: Sequence) -> dict:
     }
 
 
-def _room() -> float:
-    """Bytes that temporaries may take: half of the machine's, or most of what a GPU has left."""
+def _memory_limit() -> float:
+    """The bytes for temporary arrays: half of the memory, or 90 % of the free memory of a GPU."""
     stats = jax.devices()[0].memory_stats()
     if stats and "bytes_limit" in stats:
         return 0.9 * (stats["bytes_limit"] - stats["bytes_in_use"])

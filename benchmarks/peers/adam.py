@@ -1,4 +1,4 @@
-"""adam-robotics, with velocities in the body's own frame."""
+"""adam-robotics, with velocities in the frame of the body."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from . import Unsupported, _jax
 
 
 class Library(_jax.Library):
-    """Inverse dynamics is the mass matrix times the acceleration, and the bias force.
+    """Inverse dynamics is the mass matrix times the acceleration, plus the bias force.
 
-    Its robots float: of a fixed one, the base's rows are left out, and forward dynamics solves
-    with what remains of the mass matrix.
+    Every robot of adam has a floating base. For a fixed base, the rows and columns of the base are
+    left out, and forward dynamics is a solve with the rest of the mass matrix.
     """
 
     names = ("adam-robotics",)
@@ -68,5 +68,5 @@ class Library(_jax.Library):
         at = self._configuration(q)
         J = self.adam.jacobian(self.frame, *at)[:, self.skipped :]
         R = self.adam.forward_kinematics(self.frame, *at)[:3, :3]
-        turned = [jnp.matmul(R, part, precision="highest") for part in (J[:3], J[3:])]
-        return jnp.concatenate(turned)
+        in_world = [jnp.matmul(R, part, precision="highest") for part in (J[:3], J[3:])]
+        return jnp.concatenate(in_world)

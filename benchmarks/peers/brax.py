@@ -1,4 +1,4 @@
-"""Brax's generalized pipeline."""
+"""The generalized pipeline of Brax."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from . import _jax
 
 
 class Library(_jax.Library):
-    """Inverse dynamics is the mass matrix times the acceleration, and the bias force."""
+    """Inverse dynamics is the mass matrix times the acceleration, plus the bias force."""
 
     names = ("brax",)
 

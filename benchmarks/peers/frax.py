@@ -1,4 +1,4 @@
-"""frax; its floating base follows MuJoCo's conventions."""
+"""frax, whose floating base has the conventions of MuJoCo."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from frax.core.robot import Robot
 from . import _jax
 
 UPWARDS = (0.0, 0.0, 9.81, 0.0, 0.0, 0.0)
-# Its reader wants an inertia of the fixed link.
+# frax reads only files in which the fixed link has an inertia.
 WORLD = """<link name="world"><inertial><origin xyz="0 0 0" rpy="0 0 0"/><mass value="1"/>
 <inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial></link>"""
 
@@ -27,7 +27,7 @@ class Library(_jax.Library):
         base = "quaternion" if self.floating else None
         self.frax = Robot(str(path), joint_ordering=names, floating_base=base)
         assert list(self.frax.joint_names)[-len(names) :] == names
-        # Its floating base is six joints, the last of which carries the root link.
+        # The floating base of frax is six joints; the last one moves the root link.
         skipped = 5 if self.floating else 0
         self.bodies = skipped + np.arange(len(robot["joints"]))
         parents, chain = [joint["parent"] for joint in robot["joints"]], []

@@ -1,6 +1,6 @@
-"""GRiD: CUDA code generated for one robot, one largest batch and one job, called through JAX.
+"""GRiD: CUDA code that is generated for one robot, one largest batch and one job.
 
-Generating and compiling it counts as compilation. Its functions take batches as they are.
+JAX calls the code, whose functions take batches. The compilation time contains the generation.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from . import Prepared, Unsupported, _jax
 
-# What each job calls.
+# The algorithms of GRiD for each job.
 ALGORITHMS = {
     "rnea": ["inverse_dynamics"],
     "crba": ["crba"],

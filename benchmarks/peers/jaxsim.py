@@ -1,4 +1,4 @@
-"""JaxSim, with velocities in the body's own frame; its quaternions are wxyz."""
+"""JaxSim, with velocities in the frame of the body and quaternions wxyz."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import _jax
 
 
 class Library(_jax.Library):
-    """Arrays come and go in jaxrbd's order, which is turned into JaxSim's in what is timed."""
+    """Arguments and results have the order of jaxrbd. The conversion of the order is timed too."""
 
     names = ("jaxsim",)
 
@@ -22,30 +22,30 @@ class Library(_jax.Library):
         self.model = js.model.JaxSimModel.build_from_model_description(
             (folder / "robot.sdf").read_text(), is_urdf=False, gravity=9.81
         )
-        own = [joint["name"] for joint in robot["joints"][self.floating :]]
-        theirs, links = list(self.model.joint_names()), list(self.model.link_names())
-        self.to = np.array([own.index(name) for name in theirs])
-        self.back = np.array([theirs.index(name) for name in own])
+        names = [joint["name"] for joint in robot["joints"][self.floating :]]
+        joints, links = list(self.model.joint_names()), list(self.model.link_names())
+        self.to_jaxsim = np.array([names.index(name) for name in joints])
+        self.from_jaxsim = np.array([joints.index(name) for name in names])
         self.links = np.array([links.index(joint["link"]) for joint in robot["joints"]])
         self.frame = int(self.links[robot["frame"]])
         self.base = links.index(self.model.base_link())
-        # The rows of its matrices that are ours, in our order.
+        # The rows of the matrices of JaxSim, in the order of jaxrbd.
         self.first = 6 if self.floating else 0
-        self.rows = np.array([*range(self.first), *(6 + self.back)])
+        self.rows = np.array([*range(self.first), *(6 + self.from_jaxsim)])
 
     def _state(self, q, v):
-        place, turn, twist = jnp.zeros(3), jnp.array([1.0, 0.0, 0.0, 0.0]), jnp.zeros(6)
+        position, quaternion, twist = jnp.zeros(3), jnp.array([1.0, 0.0, 0.0, 0.0]), jnp.zeros(6)
         if self.floating:
-            place, turn, twist = q[:3], jnp.roll(q[3:7], 1), v[:6]
+            position, quaternion, twist = q[:3], jnp.roll(q[3:7], 1), v[:6]
         joints = q[7:] if self.floating else q
         return js.data.JaxSimModelData.build(
             model=self.model,
-            base_position=place,
-            base_quaternion=turn,
-            joint_positions=joints[self.to],
+            base_position=position,
+            base_quaternion=quaternion,
+            joint_positions=joints[self.to_jaxsim],
             base_linear_velocity=twist[:3],
             base_angular_velocity=twist[3:],
-            joint_velocities=v[self.first :][self.to],
+            joint_velocities=v[self.first :][self.to_jaxsim],
             velocity_representation=VelRepr.Body,
         )
 
@@ -60,10 +60,10 @@ class Library(_jax.Library):
         on_base, on_joints = js.model.inverse_dynamics(
             self.model,
             self._state(q, v),
-            joint_accelerations=a[self.first :][self.to],
+            joint_accelerations=a[self.first :][self.to_jaxsim],
             base_acceleration=a[:6] if self.floating else None,
         )
-        return jnp.concatenate([on_base[: self.first], on_joints[self.back]])
+        return jnp.concatenate([on_base[: self.first], on_joints[self.from_jaxsim]])
 
     def crba(self, q):
         return js.model.free_floating_mass_matrix(self.model, self._at_rest(q))
@@ -75,10 +75,10 @@ class Library(_jax.Library):
         of_base, of_joints = js.model.forward_dynamics_aba(
             self.model,
             self._state(q, v),
-            joint_forces=tau[self.first :][self.to],
+            joint_forces=tau[self.first :][self.to_jaxsim],
             link_forces=forces,
         )
-        return jnp.concatenate([of_base[: self.first], of_joints[self.back]])
+        return jnp.concatenate([of_base[: self.first], of_joints[self.from_jaxsim]])
 
     def jacobian(self, q):
         return js.link.jacobian(
@@ -94,10 +94,10 @@ class Library(_jax.Library):
             return self.integrate(q, v, dt)
         data = self._state(q, v)
         with data.switch_velocity_representation(VelRepr.Inertial):
-            p_dot, turn_dot, _ = js.ode.system_position_dynamics(data)
-        turn = data.base_orientation + dt * turn_dot
-        turn = jnp.roll(turn / jnp.linalg.norm(turn), -1)
-        return jnp.concatenate([data.base_position + dt * p_dot, turn, q[7:] + dt * v[6:]])
+            p_dot, quaternion_dot, _ = js.ode.system_position_dynamics(data)
+        quaternion = data.base_orientation + dt * quaternion_dot
+        quaternion = jnp.roll(quaternion / jnp.linalg.norm(quaternion), -1)
+        return jnp.concatenate([data.base_position + dt * p_dot, quaternion, q[7:] + dt * v[6:]])
 
     def finish(self, job, arrays):
         if job == "fk":

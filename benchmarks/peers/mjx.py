@@ -1,4 +1,4 @@
-"""MJX, the JAX form of MuJoCo: the stages of its pipeline that a job needs."""
+"""MJX, MuJoCo in JAX. A job calls only the stages of the pipeline that it needs."""
 
 from __future__ import annotations
 

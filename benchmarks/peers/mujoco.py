@@ -1,4 +1,4 @@
-"""MuJoCo's C library through `native/mujoco_loop.cpp`."""
+"""The C library of MuJoCo, in the loop `native/mujoco_loop.cpp`."""
 
 from __future__ import annotations
 

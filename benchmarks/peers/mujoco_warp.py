@@ -1,6 +1,6 @@
-"""MuJoCo Warp: the stages of its pipeline that a job needs, for all samples at once.
+"""MuJoCo Warp. A job calls only the stages of the pipeline that it needs, for all samples at once.
 
-On a GPU the stages are recorded once and replayed, as its documentation advises.
+On a GPU the stages are recorded as a CUDA graph, as the documentation of MuJoCo Warp advises.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Library:
         if dtype != np.float32:
             raise Unsupported("single precision only")
         warp.config.quiet = True
-        warp.config.kernel_cache_dir = str(folder / "warp")  # all kernels are compiled again
+        warp.config.kernel_cache_dir = str(folder / "warp")  # so that all kernels are compiled
         self.plain = mujoco.MjModel.from_xml_path(str(folder / "robot.xml"))
         self.model = mujoco_warp.put_model(self.plain)
         self.body, self.nv = robot["frame"] + 1, robot["nv"]

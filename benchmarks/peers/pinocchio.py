@@ -1,4 +1,4 @@
-"""Pinocchio through `native/pinocchio_loop.cpp`."""
+"""Pinocchio, in the loop `native/pinocchio_loop.cpp`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .. import native
 from . import Unsupported
 
 KINDS = {"free_flyer": 0, "revolute": 1, "prismatic": 2}
-# What Pinocchio's own build states for its headers.
+# The definitions with which Pinocchio compiles its headers.
 DEFINITIONS = {
     "BOOST_MPL_LIMIT_LIST_SIZE": 30,
     "BOOST_MPL_LIMIT_VECTOR_SIZE": 30,
@@ -25,7 +25,7 @@ class Library(native.Loop):
         scalar = "double" if dtype == np.float64 else "float"
         flags = [f"-D{name}={value}" for name, value in DEFINITIONS.items()]
         flags += ["-DBOOST_MPL_CFG_NO_PREPROCESSED_HEADERS", f"-DSCALAR={scalar}"]
-        # Its mimic joint is asked for, which the loop's collection of joints has not.
+        # The headers use the mimic joint, which is not in the collection of joints of the loop.
         flags += ["-DBOOST_VARIANT_USE_RELAXED_GET_BY_DEFAULT"]
         library = native.build("pinocchio_loop.cpp", [*flags, *(f"-I{x}" for x in _headers())])
         joints = np.array([[j["parent"], KINDS[j["kind"]]] for j in robot["joints"]], np.int32)
@@ -47,16 +47,16 @@ class Library(native.Loop):
 
 
 def _headers() -> list[pathlib.Path]:
-    """The folders of Pinocchio's headers, of Boost's, and of Eigen's."""
+    """The folders with the headers of Pinocchio, Boost and Eigen."""
     prefixes = [
         pathlib.Path(str(file.locate())).parents[len(file.parts) - 3]
         for file in importlib.metadata.files("libpinocchio") or []
         if file.as_posix().endswith("include/pinocchio/config.hpp")
     ]
     if not prefixes:
-        raise Unsupported("no headers of Pinocchio's beside its wheel")
+        raise Unsupported("the wheel of Pinocchio has no headers")
     include = prefixes[0]
     for eigen in (include / "eigen3", pathlib.Path("/usr/include/eigen3")):
         if (eigen / "Eigen" / "Core").exists():
             return [include, eigen]
-    raise Unsupported("no headers of Eigen's: pip install cmeel-eigen, or apt's libeigen3-dev")
+    raise Unsupported("no headers of Eigen: pip install cmeel-eigen, or apt install libeigen3-dev")

@@ -3,8 +3,8 @@
     pip install -r benchmarks/peers/brax.txt -e .     # into a new environment
     python -m benchmarks.studies.environment_speed [--libraries jaxrbd,mjx] [--horizons 8]
 
-All libraries simulate the same quadruped, from the file quadruped.xml: four feet on a plane, twelve
-joints with position actuators. A step of the environment has five steps of the physics of 4 ms, an
+All libraries simulate the same quadruped of 15 kg: four feet on a plane, twelve joints with
+position actuators. A step of the environment has five steps of the physics of 4 ms, an
 observation and a reward. The gradient is the gradient of the sum of the rewards of a window with
 respect to the actions. The rows "gradient" compute each step of the window again in the backward
 pass (`jax.checkpoint`); the rows "gradient, stored" store what the step needs. With jaxrbd, this is
@@ -40,10 +40,50 @@ HOME = np.tile(np.float32([0.0, 0.7, -1.4]), 4)
 HEIGHT, RESTING = 0.33, 0.312  # m, at the start and after 1 s
 
 
+LEG = """
+<body name="{name}_hip" pos="{x} {y} 0">
+  <inertial pos="0 {com} 0" mass="0.6" diaginertia="6e-4 4e-4 6e-4"/>
+  <joint name="{name}_1" axis="1 0 0"/>
+  <body name="{name}_thigh" pos="0 {thigh} 0">
+    <inertial pos="0 0 -0.1" mass="1" diaginertia="3.6e-3 3.6e-3 3e-4"/>
+    <joint name="{name}_2" axis="0 1 0"/>
+    <body name="{name}_shank" pos="0 0 -0.2">
+      <inertial pos="0 0 -0.12" mass="0.3" diaginertia="1.3e-3 1.3e-3 5e-5"/>
+      <joint name="{name}_3" axis="0 1 0"/>
+      <geom name="{name}_foot" size="0.02" pos="0 0 -0.2" contype="1"/>
+    </body>
+  </body>
+</body>"""
+
+
 def mjcf(iterations: int = 1) -> str:
     """The quadruped as MJCF text. `iterations`: of MJX's or Brax's solver of contact."""
-    text = (common.ROOT / "benchmarks" / "studies" / "quadruped.xml").read_text()
-    return text.replace('iterations="1"', f'iterations="{iterations}"', 1)
+    legs = servos = ""
+    for name in ("fl", "fr", "hl", "hr"):
+        x, side = 0.18 if name[0] == "f" else -0.18, 1 if name[1] == "l" else -1
+        legs += LEG.format(name=name, x=x, y=0.05 * side, com=0.03 * side, thigh=0.08 * side)
+        for joint in (1, 2, 3):
+            servos += f'<position joint="{name}_{joint}" kp="60" kv="2" forcerange="-40 40"/>'
+    return f"""
+<mujoco>
+  <option timestep="{DT}" iterations="{iterations}" ls_iterations="5">
+    <flag eulerdamp="disable"/>
+  </option>
+  <default>
+    <geom contype="0" conaffinity="0" friction="0.8" condim="3"/>
+    <joint armature="0.01" damping="0.1" frictionloss="0.1"/>
+  </default>
+  <worldbody>
+    <geom name="floor" type="plane" size="0 0 1" conaffinity="1"/>
+    <body name="trunk" pos="0 0 {HEIGHT}">
+      <freejoint/>
+      <inertial pos="0 0 0" mass="7.4" diaginertia="0.0163 0.0965 0.0979"/>
+      {legs}
+    </body>
+  </worldbody>
+  <actuator>{servos}</actuator>
+  <keyframe><key name="home" qpos="0 0 {HEIGHT} 1 0 0 0 {"0 0.7 -1.4 " * 4}"/></keyframe>
+</mujoco>"""
 
 
 class Library(NamedTuple):

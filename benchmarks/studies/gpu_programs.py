@@ -185,14 +185,6 @@ def programs() -> dict[str, tuple[Callable, int]]:
     }
 
 
-def robot_model(name: str):
-    """A bundled robot, or for the name `chainN` a chain of N hinges."""
-    import jaxrbd
-    from benchmarks import robots
-
-    return robots.tree_of(name) or jaxrbd.load_robot(name)
-
-
 def compiled(robot: str, batch: int, job: str, implementation: str) -> str:
     """The optimized program of a job for an H200, in float32."""
     import jax
@@ -200,6 +192,7 @@ def compiled(robot: str, batch: int, job: str, implementation: str) -> str:
     from jax.experimental import topologies
 
     import jaxrbd as rbd
+    from benchmarks import robots
 
     gpu = topologies.get_topology_desc(platform="cuda", topology="1x1x1", target_config=H200)
     sharding = jax.sharding.SingleDeviceSharding(gpu.devices[0])
@@ -207,7 +200,7 @@ def compiled(robot: str, batch: int, job: str, implementation: str) -> str:
     def abstract(*shape):
         return jax.ShapeDtypeStruct(shape, jnp.float32, sharding=sharding)
 
-    model = robot_model(robot)
+    model = robots.bundled(robot)
     function, vectors = programs()[job]
     operands = [abstract(batch, model.nq), *[abstract(batch, model.nv)] * vectors]
     mapped = jax.jit(jax.vmap(function, (None, *[0] * len(operands))))

@@ -38,8 +38,9 @@ def programs(robot: str, batch: int) -> dict:
     import numpy as np
 
     import jaxrbd as rbd
+    from benchmarks import robots
 
-    model = gpu_programs.robot_model(robot)
+    model = robots.bundled(robot)
     rng = np.random.default_rng(0)
     q = np.asarray(common.random_configurations(model, batch))
     v, tau = (rng.normal(size=(batch, model.nv)) for _ in range(2))

@@ -59,32 +59,13 @@ def single(params):
     return jax.tree.map(lambda x: x.astype(jnp.float32), params)
 
 
-def evaluator(task: str, algorithm: str):
-    """The algorithm, and a compiled function from the checkpoint of a seed to its evaluation.
-
-    The function returns the state of the training after its last update, its steps and mean
-    rewards, and the evaluation of its policy.
-    """
+def evaluated(task: str, folder: Path) -> tuple[learning.Training, learning.Evaluation]:
+    """The training of a folder, and the evaluation of its policy in the episodes of the task."""
     env = learning.load_task(task)
-    settings = learning.algorithm_for(task, algorithm)
     params = single(env.default_params())
-    trained_env = learning.load_task(task, algorithm)
-    training = learning.Training(settings, trained_env, 0, params, task=task)
-
-    @jax.jit  # one program for all seeds
-    def evaluate(state) -> learning.Evaluation:
-        def policy(x):
-            return settings.deterministic(state, x)
-
-        return learning.evaluate(env, params, policy, jax.random.key(STARTS), EPISODES)
-
-    def load(seed: int, folder: Path):
-        training.seed = seed
-        training.load(folder / "checkpoint.jaxrbd")
-        curve = [(r.steps, r.metrics["reward"]) for r in training.records]
-        return training.state, curve, evaluate(training.state)
-
-    return settings, load
+    training = learning.load_training(folder / "checkpoint.jaxrbd", params=params)
+    key = jax.random.key(STARTS)
+    return training, learning.evaluate(env, params, training.policy(), key, EPISODES)
 
 
 def best_returns(policy) -> tuple[np.ndarray, np.ndarray]:
@@ -156,10 +137,9 @@ def plot(path: Path, title: str, curves) -> None:
     figure.savefig(path, dpi=90, metadata={"Software": None})
 
 
-def excesses(settings, states: list, returns: list[np.ndarray]) -> str:
+def excesses(policies: list, returns: list[np.ndarray]) -> str:
     """By which share the mean returns of the seeds are worse than the references, as text."""
-    state = states[int(np.argmax(np.mean(returns, axis=1)))]
-    _, references = best_returns(lambda x: settings.deterministic(state, x))
+    _, references = best_returns(policies[int(np.argmax(np.mean(returns, axis=1)))])
     references = np.mean(np.maximum(references, np.max(returns, axis=0)))
     shares = ", ".join(f"{np.mean(x) / references - 1:.1%}" for x in returns)
     return f"mean return of the references {references:.5g}; excess of the seeds: {shares}"
@@ -172,25 +152,25 @@ def main():
     columns = "seed", "steps", "CPU s", "return", "worst", "falls", "terms of the reward"
     for name in given.trainings:
         task, algorithm = name.split(":")
-        settings, load = evaluator(task, algorithm)
-        rows, curves, states, returns = [], [], [], []
+        rows, curves, policies, returns = [], [], [], []
         for seed in range(given.seeds):
             folder = given.out / f"{task}-{algorithm}-{seed}"
             seconds = train(task, algorithm, seed, folder)
-            state, curve, found = load(seed, folder)
+            training, found = evaluated(task, folder)
+            curve = [(r.steps, r.metrics["reward"]) for r in training.records]
             terms = {k: f"{float(jnp.mean(x)):.3g}" for k, x in found.terms.items()}
             values = f"{jnp.mean(found.returns):.4g}", f"{jnp.min(found.returns):.4g}"
             steps, falls = f"{curve[-1][0]:,}", int(jnp.sum(found.terminated))
             rows.append((name, seed, steps, f"{seconds:.0f}", *values, falls, terms))
             curves.append(curve)
-            states.append(state)
+            policies.append(training.policy())
             returns.append(np.asarray(found.returns))
         plot(given.out / f"{task}-{algorithm}.png", f"{task}: {algorithm}", curves)
         common.head("training", *columns)
         for row in rows:
             common.row(*row)
         if task == "cart-pole":
-            print(excesses(settings, states, returns))
+            print(excesses(policies, returns))
 
 
 if __name__ == "__main__":

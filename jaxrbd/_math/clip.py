@@ -7,7 +7,7 @@ from jax import Array
 
 
 def clip_within(x: Array, low: Array | int, high: Array | int) -> Array:
-    """`jnp.clip`, but the derivative by x is 1 where x is equal to a bound.
+    """`jnp.clip`, but the derivative with respect to x is 1 where x is equal to a bound.
 
     There `jnp.clip` has the derivative 1/2, so a solver with bounds on x would see wrong gradients.
     """

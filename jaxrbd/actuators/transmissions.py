@@ -276,7 +276,7 @@ def _slider_cranks(model: Model, items: Sequence[SliderCrank], kinematics: Kinem
     square = along * along + rod * rod - jnp.sum(offset * offset, axis=1)
     reaches = square > 0
     root = jnp.sqrt(jnp.where(reaches, square, 1))
-    # The derivatives of the length by the offset and by the axis.
+    # The derivatives of the length with respect to the offset and the axis.
     share = jnp.where(reaches, 1 - along / root, 1)[:, None]
     by_offset = axis * share + jnp.where(reaches[:, None], offset / root[:, None], 0)
     by_axis = offset * share

@@ -254,11 +254,11 @@ def apply_chain_rule(
     D_v: Array,
     D_a: Array,
 ) -> tuple[Array, Array, Array]:
-    """Derivatives (n, nv) of n quantities by q, v and a, from derivatives by the dofs of the tree.
+    """Derivatives (n, nv) of n quantities with respect to q, v and a.
 
-    The given derivatives D (n, nv_tree) are: D_q by the displacements of the dofs of the tree, D_v
-    by the tree rates `r = G v`, and D_a by `r_dot = G a + dG/dt v`. `map_derivatives`: from
-    `velocity_map_derivatives`.
+    They follow from the derivatives D (n, nv_tree): D_q with respect to the displacements of the
+    dofs of the tree, D_v to the tree rates `r = G v`, and D_a to `r_dot = G a + dG/dt v`.
+    `map_derivatives`: from `velocity_map_derivatives`.
     """
     if model.velocity_map_is_identity:
         return D_q, D_v, D_a

@@ -69,7 +69,7 @@ from .rnea import gravity_acceleration
 
 
 class RneaDerivatives(NamedTuple):
-    """Derivatives of tau = rnea(model, q, v, a), each (nv, nv); M is the derivative by a."""
+    """Derivatives of tau = rnea(model, q, v, a), each (nv, nv); M is the one for a."""
 
     dtau_dq: Array
     dtau_dv: Array
@@ -130,7 +130,7 @@ def rnea_derivatives(
     a: Array,
     f_ext: Array | None = None,
 ) -> RneaDerivatives:
-    """Derivatives of `rnea` by q (in the tangent space), v and a, with matrix products.
+    """Derivatives of `rnea` with respect to q (in the tangent space), v and a, by matrix products.
 
     - `q` (nq,) or its `Kinematics`, `v` (nv,), `a` (nv,);
     - `f_ext` (nb, 6): external forces as in `rnea`, constant in the frames of the bodies.
@@ -221,10 +221,10 @@ def _changes_with_acceleration(
 def _in_independent_velocities(
     model: Model, q: Array, v: Array, a: Array, tau: Array, tree: RneaDerivatives
 ) -> RneaDerivatives:
-    """Derivatives by q, v and a of `G^T tau` plus the forces of armature and dissipation.
+    """Derivatives of `G^T tau` plus the forces of armature and dissipation (q, v and a).
 
-    `tau` (nv_tree,): generalized forces on the dofs of the tree; `tree`: the derivatives of tau by
-    the displacements, rates and rate derivatives of these dofs.
+    `tau` (nv_tree,): generalized forces on the dofs of the tree; `tree`: the derivatives of tau
+    with respect to the displacements, rates and rate derivatives of these dofs.
     """
     columns = apply_chain_rule(model, q, velocity_map_derivatives(model, q, v, a), *tree)
     D_q, D_v, M = (independent_force(model, q, D) for D in columns)
@@ -254,7 +254,7 @@ def forward_dynamics_derivatives(
     tau: Array,
     f_ext: Array | None = None,
 ) -> ForwardDynamicsDerivatives:
-    """Derivatives of `forward_dynamics` by q (in the tangent space), v and tau.
+    """Derivatives of `forward_dynamics` with respect to q (in the tangent space), v and tau.
 
     Arguments as for `forward_dynamics`. Returns `(dqdd_dq, dqdd_dv, Minv)`, each (nv, nv):
     `-M^-1 dtau_dq`, `-M^-1 dtau_dv` and `M^-1`, with the derivatives of `rnea` at the resulting

@@ -119,9 +119,9 @@ def rnea_second_order(
     moments, Q = subtree_sums(model, velocity_moments(inertia, W), Q_bodies)
     P, Q = momentum_from_moments(moments), from_angular(Q)
 
-    # Columns of the lower dof. In a derivative by q of the lower dof, by_acceleration and
-    # by_velocity multiply the changes of acceleration and velocity that the upper dof causes. In a
-    # derivative by v of the lower dof, by_rate multiplies the change of velocity.
+    # Columns of the lower dof. In a derivative with respect to q of the lower dof, by_acceleration
+    # and by_velocity multiply the changes of acceleration and velocity that the upper dof causes.
+    # In a derivative with respect to v of the lower dof, by_rate multiplies the change of velocity.
     J, psi_dot = velocity.J, velocity.psi_dot
     by_acceleration = apply_inertia(composite.inertia, omega) + cross_force(J, P)
     by_velocity = (

@@ -6,8 +6,8 @@ is convex, and u is its minimum in b. Each iteration compares two candidates:
 
 1. `P_B(P_A(u))`. The sequence of these points converges, but slowly if surfaces are nearly parallel
    (Cheney and Goldstein, 1959);
-2. the point of least distance on a part of the step of Newton's method for `u = P_B(P_A(u))`. The
-   step ends where u leaves a flat face.
+2. the point of least distance along the step of Newton's method for `u = P_B(P_A(u))`. The step is
+   shortened so that u does not leave its flat face.
 
 For polyhedra, step 2 is exact once both points are on the right faces, so the iterations end. For
 curved surfaces the convergence is quadratic. No step depends on the kinds of the cores.
@@ -79,9 +79,10 @@ def linearization(pair: CorePair, u: Array) -> Linearization:
 
 
 def nearest_point(pair: CorePair, u: Array, iterations: int = 60) -> tuple[Array, Array]:
-    """The point of b that is nearest to a, from a start u (3,) in b; whether it may be inexact.
+    """The point of b that is nearest to a, and whether more iterations would improve it.
 
-    If the cores overlap, the result is a point of both.
+    `u` (3,): the point of b from which the iterations start. If the cores overlap, the result is a
+    point of both.
     """
 
     def body(state):
@@ -92,9 +93,10 @@ def nearest_point(pair: CorePair, u: Array, iterations: int = 60) -> tuple[Array
     def unfinished(state):
         return state[1] & (state[2] < iterations)
 
-    # An iteration computes candidates, and the next iteration compares them. XLA computes a value
-    # anew in each kernel that reads it, with other rounding errors. So the entries of a point could
-    # come from different candidates, if the candidates were not stored before.
+    # An iteration computes candidates, and the next iteration compares them. So the candidates are
+    # stored before they are compared. Otherwise XLA may compute them again in each kernel that
+    # reads them, with other rounding errors, and the entries of the result may come from different
+    # candidates.
     start = jnp.stack([u, u, u]), jnp.ones((), bool), jnp.zeros((), jnp.int32)
     candidates, improving, _ = lax.while_loop(unfinished, body, start)
     return candidates[0], improving
@@ -125,24 +127,25 @@ def _candidates(pair: CorePair, u: Array) -> tuple[Array, Array]:
     noise = 4 * eps * jnp.sqrt(square) * (pair.a.extent() + pair.b.extent())
 
     def search(_, state):
-        part, _, low, high = state
-        x = u + part * step
+        fraction, _, low, high = state
+        x = u + fraction * step
         nearest, J = pair.nearest_in_a(x)
         slope, curvature = jnp.dot(x - nearest, step), square - jnp.dot(step_a, matmul(J, step_a))
         falls = slope <= noise
-        low, high = jnp.where(falls, part, low), jnp.where(falls, high, part)
+        low, high = jnp.where(falls, fraction, low), jnp.where(falls, high, fraction)
         curved = curvature > 64 * eps * square
-        root = part - slope / jnp.where(curved, curvature, 1)
-        inner = curved & (root > low) & (root < high)
-        part = jnp.where(inner, root, jnp.where(low == 1, 1, (low + high) / 2))
-        return part, inner, low, high
+        root = fraction - slope / jnp.where(curved, curvature, 1)
+        is_root = curved & (root > low) & (root < high)
+        fraction = jnp.where(is_root, root, jnp.where(low == 1, 1, (low + high) / 2))
+        return fraction, is_root, low, high
 
     zero, one = jnp.zeros_like(square), jnp.ones_like(square)
     state = one, jnp.zeros((), bool), zero, one
-    part, inner, low, _ = lax.fori_loop(0, _SEARCH_STEPS, search, state)
-    # The last point is not tested. So prefer one that is known to be closer.
-    part = jnp.where(inner | (low == 0), part, low)
-    return at_u.image, u + part * step
+    fraction, is_root, low, _ = lax.fori_loop(0, _SEARCH_STEPS, search, state)
+    # No iteration has evaluated the last point. If it is the middle of an interval, `low` is safer:
+    # the distance decreases from 0 to `low`.
+    fraction = jnp.where(is_root | (low == 0), fraction, low)
+    return at_u.image, u + fraction * step
 
 
 def inverse(M: Array) -> Array:

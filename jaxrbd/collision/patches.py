@@ -116,9 +116,9 @@ def spread(x: Array, height: Array, valid: Array, count: int) -> Array:
     sides = jnp.where(valid, side, 0)
     third, fourth = jnp.argmax(sides), jnp.argmin(sides)
     # On a line, the first two points count twice.
-    room = jnp.sqrt(jnp.finfo(x.dtype).eps) * jnp.sum(arm[second] * arm[second])
-    third = jnp.where(sides[third] > room, third, first)
-    fourth = jnp.where(sides[fourth] < -room, fourth, second)
+    tolerance = jnp.sqrt(jnp.finfo(x.dtype).eps) * jnp.sum(arm[second] * arm[second])
+    third = jnp.where(sides[third] > tolerance, third, first)
+    fourth = jnp.where(sides[fourth] < -tolerance, fourth, second)
     return jnp.stack([first, second, third, fourth])
 
 
@@ -131,18 +131,18 @@ def _common_corners(a: Array, b: Array, size: Array) -> tuple[Array, Array]:
 
     The second result (32,) is which of them exist. Both polygons are counterclockwise.
     """
-    room = jnp.sqrt(jnp.finfo(a.dtype).eps) * size
+    tolerance = jnp.sqrt(jnp.finfo(a.dtype).eps) * size
 
     def parts(points, other):
         """The ends of the parts of the edges of `points` that lie in `other`."""
         edges = jnp.roll(other, -1, 0) - other
         outward = jnp.stack([edges[:, 1], -edges[:, 0]], axis=1)
         square = jnp.sum(outward * outward, axis=1, keepdims=True)
-        long = square > room * room
+        long = square > tolerance * tolerance
         outward = jnp.where(long, outward / jnp.sqrt(jnp.where(long, square, 1)), 0)
         # The edges of a line do not bound it at its ends; so the directions of the points do.
         normals = jnp.concatenate([outward, _compass(a)])
-        limits = jnp.sum(normals * jnp.concatenate([other, other]), axis=1) + room
+        limits = jnp.sum(normals * jnp.concatenate([other, other]), axis=1) + tolerance
         # How far each end of an edge is outside of each border.
         start = matmul(points, normals.T) - limits[None]
         end = jnp.roll(start, -1, 0)

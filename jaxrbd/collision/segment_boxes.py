@@ -3,11 +3,12 @@
 A sphere or a capsule is a segment with a rounding. All vectors are in the frame of the box.
 
 - The squared distance of the point `p + t d` of the segment from the box is a convex function of
-  t. Its slope is linear between the places t at which the line crosses the planes of the faces. So
-  the slopes at these places and at the ends of the segment are enough to find its zero.
+  t. Its slope is linear between the values of t at which the line crosses the planes of the faces.
+  So the slopes at these crossings and at the ends of the segment are enough to find the zero of the
+  slope.
 - The separation of a segment and a box that overlap is largest along the normal of a face or along
-  a vector across the segment and an edge, which is orthogonal to both. The segment moves along
-  this direction until it is apart, and then its nearest points are those of the overlap.
+  the common normal of the segment and an edge. The segment is moved along this direction until it
+  is apart from the box. Then its nearest points are found as above.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .._math.components import Vec3, square_root
 from .._math.linear import matmul
 from ..spatial import Pose
 from .cores import BoxCore
-from .separation import GAP, Separation, at_fixed_rest, unit, with_value
+from .separation import GAP, Separation, envelope_derivative, unit, with_value
 
 _SIDES = np.array([[-1.0], [1.0]])  # of the faces along an axis, (2, 1)
 _NEXT, _LAST = np.array([1, 2, 0]), np.array([2, 0, 1])  # the other two axes of each axis
@@ -76,11 +77,11 @@ def segment_box_separation(
     )
 
 
-@at_fixed_rest
+@envelope_derivative
 def _width(pair: _Pair, n: Array, t: Array, x: Array) -> Array:
     """The width along n of the gap between the point t of the segment and the box.
 
-    The point of the box is the one that is nearest to x, and it moves with the faces.
+    The point of the box is nearest to x, on the faces that x is outside of, and moves with them.
     """
     at_end = jnp.abs(t) >= (1 - 4 * jnp.finfo(t.dtype).eps) * pair.half
     end = jnp.where(at_end, jnp.sign(t), 0)
@@ -93,8 +94,8 @@ def _widest_direction(pair: _Pair) -> Array:
     """The direction of the largest separation, from the segment to the box."""
     p, d, half, sizes = pair
     faces = -_SIDES.astype(p.dtype) * p[None] - (sizes + half * jnp.abs(d))[None]
-    # The vectors across the edges along the axes, e x d, have the components -d_j and d_i along the
-    # next two axes i and j.
+    # For an edge along the axis e, the common normal is e x d. Its components along the next two
+    # axes i and j are -d_j and d_i.
     i, j = _NEXT, _LAST
     length = square_root(d[i] * d[i] + d[j] * d[j])
     crosses = length > 0
@@ -102,42 +103,42 @@ def _widest_direction(pair: _Pair) -> Array:
     across = -_SIDES.astype(p.dtype) * (d[i] * p[j] - d[j] * p[i])[None] - reach[None]
     across = jnp.where(crosses[None], across / jnp.where(crosses, length, 1)[None], -jnp.inf)
     best = jnp.argmax(jnp.concatenate([faces, across]).ravel())
-    # This vector stays the same in all kernels, because XLA stores the index.
+    # Computed from the index, the axis is the same in all kernels, because XLA stores the index.
     axis = (jnp.arange(3) == best % 3).astype(p.dtype)
     side = (2 * ((best // 3) % 2) - 1).astype(p.dtype)
     return side * jnp.where(best < 6, axis, unit(jnp.cross(axis, d), axis))
 
 
 def _nearest_on_segment(pair: _Pair) -> Array:
-    """The place t of the point of the segment that is nearest to the box.
+    """The t of the point of the segment that is nearest to the box.
 
     If all points of a part are nearest, as over a parallel face, it is the middle of the part.
     """
     half, eps = pair.half, jnp.finfo(pair.half.dtype).eps
     crosses = jnp.abs(pair.d) > eps
     scale = 1 / jnp.where(crosses, pair.d, 1)
-    faces = (_SIDES.astype(scale.dtype) * pair.sizes[None] - pair.p[None]) * scale[None]
-    faces = jnp.where(crosses[None], jnp.clip(faces, -half, half), half)
-    places = jnp.concatenate([faces.ravel(), jnp.stack([-half, half])])
+    crossings = (_SIDES.astype(scale.dtype) * pair.sizes[None] - pair.p[None]) * scale[None]
+    crossings = jnp.where(crosses[None], jnp.clip(crossings, -half, half), half)
+    knots = jnp.concatenate([crossings.ravel(), jnp.stack([-half, half])])
 
     def slopes(t: Array) -> tuple[Array, Array]:
-        """Half the slopes (k,) of the squared distance at places t (k,), with rounding errors."""
+        """Half the slopes (k,) of the squared distance at t (k,), and bounds of their errors."""
         vectors = (Vec3.from_array(x).components for x in (pair.p, pair.d, pair.sizes))
         x, y, z = (
             d * (p + t * d - jnp.clip(p + t * d, -size, size)) for p, d, size in zip(*vectors)
         )
         return x + y + z, 4 * eps * (jnp.abs(x) + jnp.abs(y) + jnp.abs(z))
 
-    slope, room = slopes(places)
-    falls, rises = slope < -room, slope > room
-    # The last place where the distance falls and the place after it, and the first place where it
-    # rises and the place before it.
+    slope, tolerance = slopes(knots)
+    falls, rises = slope < -tolerance, slope > tolerance
+    # Two intervals that contain the nearest points: from the last t where the distance falls to the
+    # next t, and from the first t where it rises back to the t before.
     ends = jnp.stack(
         [
-            jnp.max(jnp.where(falls, places, -half)),
-            jnp.min(jnp.where(rises, places, half)),
-            jnp.min(jnp.where(falls, half, places)),
-            jnp.max(jnp.where(rises, -half, places)),
+            jnp.max(jnp.where(falls, knots, -half)),
+            jnp.min(jnp.where(rises, knots, half)),
+            jnp.min(jnp.where(falls, half, knots)),
+            jnp.max(jnp.where(rises, -half, knots)),
         ]
     )
     slope, _ = slopes(ends)
@@ -145,5 +146,5 @@ def _nearest_on_segment(pair: _Pair) -> Array:
     # Rounding errors can change the sign of a small slope.
     rising = jnp.maximum(slope.reshape(2, 2) * np.array([[-1, 1], [1, -1]], slope.dtype), 0)
     both = rising[0] + rising[1]
-    part = jnp.where(both > 0, rising[0] / jnp.where(both > 0, both, 1), 1)
-    return jnp.mean(start + part * (end - start))
+    fraction = jnp.where(both > 0, rising[0] / jnp.where(both > 0, both, 1), 1)
+    return jnp.mean(start + fraction * (end - start))

@@ -252,8 +252,8 @@ def _best_direction(pair: CorePair, directions: Array) -> Array:
     """The first of the directions (k, 3) with the largest separation, but for rounding errors."""
     widths = jax.vmap(pair.separation)(directions)
     eps = jnp.finfo(widths.dtype).eps
-    room = 4 * eps * (pair.a.extent() + pair.b.extent())
-    return directions[jnp.argmax(widths >= jnp.max(widths) - room)]
+    tolerance = 4 * eps * (pair.a.extent() + pair.b.extent())
+    return directions[jnp.argmax(widths >= jnp.max(widths) - tolerance)]
 
 
 def _closer_point(pair: CorePair, u: Array, other: Array) -> Array:
@@ -262,8 +262,8 @@ def _closer_point(pair: CorePair, u: Array, other: Array) -> Array:
     gap = both - jax.vmap(lambda x: pair.nearest_in_a(x)[0])(both)
     square = jnp.sum(gap * gap, axis=1)
     eps, length = jnp.finfo(u.dtype).eps, jnp.sqrt(square[1])
-    room = 8 * eps * length * (length + pair.a.extent() + pair.b.extent())
-    return both[jnp.asarray(square[0] > square[1] + room, int)]
+    tolerance = 8 * eps * length * (length + pair.a.extent() + pair.b.extent())
+    return both[jnp.asarray(square[0] > square[1] + tolerance, int)]
 
 
 def _step(pair: CorePair, touch: Touch, M_inverse: Array) -> tuple[Array, Array]:
@@ -273,16 +273,17 @@ def _step(pair: CorePair, touch: Touch, M_inverse: Array) -> tuple[Array, Array]
     return u, unit(u - pair.nearest_in_a(u)[0], touch.n)
 
 
-def at_fixed_rest(function: Callable[..., Array]) -> Callable[..., Array]:
-    """The function, whose first derivative has all arguments but the first fixed.
+def envelope_derivative(function: Callable[..., Array]) -> Callable[..., Array]:
+    """The function with the derivative of the envelope theorem.
 
-    The second derivative has the changes of all arguments.
+    In the first derivative only the first argument changes. The derivative of this derivative has
+    the changes of all arguments.
     """
     changed = jax.custom_jvp(function)
 
     @changed.defjvp
     def _(primals, tangents):
-        # The value is `changed` again, so that its own derivative has the rest fixed too.
+        # The value is `changed` again, so the envelope theorem holds for it in every derivative.
         first, *rest = primals
         _, derivative = jax.jvp(lambda first: function(first, *rest), (first,), (tangents[0],))
         return changed(*primals), derivative
@@ -290,7 +291,7 @@ def at_fixed_rest(function: Callable[..., Array]) -> Callable[..., Array]:
     return changed
 
 
-@at_fixed_rest
+@envelope_derivative
 def _distance(pair: CorePair, n: Array, y: Array, x: Array) -> Array:
     """The distance along n of the points of a and b that are nearest to x and y.
 

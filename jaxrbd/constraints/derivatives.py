@@ -152,14 +152,14 @@ def _dynamics(constants: DynamicsConstants, q: Array | Kinematics, v: Array, tau
 def dynamics_columns(
     constants: DynamicsConstants, q: Array | Kinematics, v: Array, tau: Array
 ) -> Motion:
-    """The derivatives of `dynamics` by q (in the tangent space), v and tau, columns (..., 3 nv)."""
+    """The derivatives of `dynamics`, (..., 3 nv): columns for q (tangent space), v and tau."""
     return _dynamics_and_columns(constants, q, v, tau)[1]
 
 
 def _dynamics_and_columns(
     constants: DynamicsConstants, q: Array | Kinematics, v: Array, tau: Array
 ) -> tuple[Motion, Motion]:
-    """The motion, and its derivatives by q, v and tau as columns (..., 3 nv)."""
+    """The motion, and its derivatives with respect to q, v and tau as columns (..., 3 nv)."""
     model, constraints, f_ext, gains, active = constants
     system = _dynamics(constants, q, v, tau)
     kinematics, a = system.kinematics, system.solution.x
@@ -178,12 +178,12 @@ def _columns(system: _System, force: Array, k: Array, rest: Array) -> Motion:
 
 
 def _constraint_forces(system: _System, rows: RowDerivatives) -> Array:
-    """The derivative (nv, nv) by q of `K^T lambda` at constant lambda."""
+    """The derivative (nv, nv) with respect to q of `K^T lambda` at constant lambda."""
     return einsum("i,ikj->kj", system.solution.multiplier, rows.K_by_q)
 
 
 def _rest(model: Model, system: _System, rows: RowDerivatives) -> Array:
-    """The derivative (m, nv) by q of `K y - lambda / s^2` at constant y and lambda."""
+    """The derivative (m, nv) with respect to q of `K y - lambda / s^2` at constant y and lambda."""
     _, multiplier, y = system.solution
     K, diagonal = system.rows.K, jnp.diagonal(system.M)[None]
     ratio = K / diagonal
@@ -193,7 +193,7 @@ def _rest(model: Model, system: _System, rows: RowDerivatives) -> Array:
 
 
 def _diagonal_by_q(model: Model, kinematics: Kinematics) -> Array:
-    """The derivative (nv, nv) by q of the diagonal of M.
+    """The derivative (nv, nv) with respect to q of the diagonal of M.
 
     Entry k is `J_k . (I_k J_k)`. A dof j below dof k moves the part I_j of the composite inertia
     I_k. The entry is linear in the ten parameters of I_k, so its change is linear in their change.
@@ -214,7 +214,7 @@ def _diagonal_by_q(model: Model, kinematics: Kinematics) -> Array:
 
 @jax.custom_jvp
 def analytic_dynamics(constants: DynamicsConstants, q: Array, v: Array, tau: Array) -> Motion:
-    """`dynamics` at q (nq,), with analytic derivatives by q, v and tau."""
+    """`dynamics` at q (nq,), with analytic derivatives with respect to q, v and tau."""
     return dynamics(constants, q, v, tau)
 
 
@@ -267,14 +267,14 @@ def _impact(constants: ImpactConstants, q: Array | Kinematics, v: Array) -> _Sys
 
 
 def impact_columns(constants: ImpactConstants, q: Array | Kinematics, v: Array) -> Motion:
-    """The derivatives of `impact_motion` by q (in the tangent space) and v, columns (..., 2 nv)."""
+    """The derivatives of `impact_motion`, (..., 2 nv): columns for q (tangent space) and v."""
     return _impact_and_columns(constants, q, v)[1]
 
 
 def _impact_and_columns(
     constants: ImpactConstants, q: Array | Kinematics, v: Array
 ) -> tuple[Motion, Motion]:
-    """The motion, and its derivatives by q and v as columns (..., 2 nv)."""
+    """The motion, and its derivatives with respect to q and v as columns (..., 2 nv)."""
     model, constraints, e, active = constants
     system = _impact(constants, q, v)
     kinematics, (change, _, _) = system.kinematics, system.solution
@@ -302,7 +302,7 @@ def _impact_and_columns(
 
 @jax.custom_jvp
 def analytic_impact(constants: ImpactConstants, q: Array, v: Array) -> Motion:
-    """`impact_motion` at q (nq,), with analytic derivatives by q and v."""
+    """`impact_motion` at q (nq,), with analytic derivatives with respect to q and v."""
     return impact_motion(constants, q, v)
 
 

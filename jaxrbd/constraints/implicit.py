@@ -86,7 +86,7 @@ def constrained_dynamics(
       False). The multipliers of a constraint that does not act are 0. So one program serves all
       contact phases. By default all constraints act.
 
-    If q is an array, the derivatives by q, v and tau are those of
+    If q is an array, the derivatives with respect to q, v and tau are those of
     `constrained_dynamics_derivatives`.
 
     Raises ArgumentError for an unknown frame or a negative stabilisation; a traced negative
@@ -112,7 +112,7 @@ def constrained_dynamics_derivatives(
     stabilisation: ArrayLike = 0.0,
     active: ArrayLike | None = None,
 ) -> ConstrainedDynamicsDerivatives:
-    """Derivatives of `constrained_dynamics` by q (in the tangent space), v and tau.
+    """Derivatives of `constrained_dynamics` with respect to q (in the tangent space), v and tau.
 
     The arguments are as for `constrained_dynamics`. Returns (nv, nv) matrices for the acceleration,
     and (m, nv) matrices for the m multipliers of all constraints. The errors are those of
@@ -143,7 +143,7 @@ def impact(
     - `restitution` e, from 0 to 1: at 0 the constraints hold after the impact, at 1 the kinetic
       energy is kept.
 
-    If q is an array, the derivatives by q and v are those of `impact_derivatives`.
+    If q is an array, the derivatives with respect to q and v are those of `impact_derivatives`.
 
     Raises ArgumentError for an unknown frame or a restitution out of its range; a traced
     restitution out of its range gives NaN. Source: Featherstone (11.62) at e = 0.
@@ -163,7 +163,7 @@ def impact_derivatives(
     restitution: ArrayLike = 0.0,
     active: ArrayLike | None = None,
 ) -> ImpactDerivatives:
-    """Derivatives of `impact` by q (in the tangent space) and v.
+    """Derivatives of `impact` with respect to q (in the tangent space) and v.
 
     The arguments are as for `impact`. Returns (nv, nv) matrices for the velocity after the impact,
     and (m, nv) matrices for the m impulses of all constraints. The errors are those of `impact`.

@@ -62,7 +62,7 @@ from .rows import by_kind, only_active
 
 
 class RowDerivatives(NamedTuple):
-    """Derivatives of m constraint equations by q (in the tangent space) and v.
+    """Derivatives of m constraint equations with respect to q (in the tangent space) and v.
 
     - `by_q`, `by_v` (m, nv): of c, the equation at the head of this module, at constant a;
     - `K_by_q` (m, nv, nv): of K; entry [i, k, j] is the derivative of K[i, k] along dof j.
@@ -237,7 +237,7 @@ def _error_derivatives(
 ) -> tuple[Array, Array, Array, Array]:
     """E (m, 6), its derivative H (m, 6, 6) along the motions of B, and derivatives of c (m, 6).
 
-    The derivatives of c are by the motions of B, and by U.
+    The derivatives of c are with respect to the motions of B and to U.
     """
     p, d = gains
     units = jnp.eye(6, dtype=X.p.dtype)

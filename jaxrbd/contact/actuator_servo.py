@@ -148,7 +148,7 @@ def servo_of_forces(
     of the force by the coordinate and the velocity of the same joint: a stiffness and a damping.
     Where such a derivative is positive, the stiffness or the damping is zero. So
     `contact_step(..., tau, dt, servo=servo)` is stable for forces that are stiff and damped in each
-    joint. Derivatives by the coordinates of other joints have no part in the servo.
+    joint. Derivatives with respect to the coordinates of other joints have no part in the servo.
 
     The tangent does not know the limits of a force: a strong motor can still alternate between its
     limits, if it is far from its target. A limit that does not depend on the speed belongs to a
@@ -172,10 +172,10 @@ def servo_of_forces(
 def _muscle_tangents(
     actuators: AffineActuators, length: Array, rate: Array, control: Array
 ) -> Array:
-    """The forces of muscles, and their derivatives by the length and by the rate, (3, n).
+    """The forces of muscles, and their derivatives with respect to length and rate, (3, n).
 
-    The derivatives are zero for a muscle at a limit of its force. The derivatives by the length are
-    not positive: 0 is in the place of positive ones.
+    The derivatives are zero for a muscle at a limit of its force. The derivatives with respect to
+    the length are not positive: 0 is in the place of positive ones.
     """
     muscles, limits = actuators.muscles, jnp.asarray(actuators.force_range, length.dtype)
     assert muscles is not None
@@ -216,8 +216,8 @@ def _coupled_bounds(
 def _times(gear: Array, limit: Array) -> Array:
     """The product of a gear with limits, some of which are infinite.
 
-    There is no product with an infinite limit: with gear 0, and in derivatives by the gear, it is
-    NaN.
+    There is no product with an infinite limit: with gear 0, and in derivatives with respect to the
+    gear, it is NaN.
     """
     bounded = jnp.isfinite(limit)
     unbounded = jnp.where(gear < 0, -limit, limit)

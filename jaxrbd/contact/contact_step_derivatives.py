@@ -9,8 +9,8 @@ The derivatives of the change of momentum are those of `rnea`, which are analyti
 of the contacts constant in the frames of the bodies. JAX differentiates the rest in forward mode:
 the contact wrenches in these frames, the impulses on joints, and the movement with v+. Degrees of
 freedom that change different entries, such as those of different legs, share one tangent (Curtis,
-Powell and Reid (1974), On the estimation of sparse Jacobian matrices). The factor W is the one of
-the solver.
+Powell and Reid (1974), On the estimation of sparse Jacobian matrices). The solver has already
+computed the factor W.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ def contact_step_derivatives(
     smoothing: ArrayLike | None = None,
     tendons: Tendons | None = None,
 ) -> StepDerivatives:
-    """A step of `contact_step`, and its derivatives by q, v and tau.
+    """A step of `contact_step`, and its derivatives with respect to q, v and tau.
 
     The arguments are those of `contact_step`, but q is an array (nq,). The result has the state
     after the step, q (nq,) and v (nv,), and the matrices A (2 nv, 2 nv) and B (2 nv, nv) of
-    `integrators.StepDerivatives`. External forces, and the servo's targets, are constant; for other
-    derivatives, differentiate `contact_step`, which has the same derivatives. They jump where a
-    contact changes from sticking to sliding or to leaving; there, they are those of one side.
-    Errors as in `contact_step`. The state and the derivatives are NaN where the solver does not
-    converge. The head of the module has the equations.
+    `integrators.StepDerivatives`. External forces and the targets of the servo are constant; for
+    derivatives with respect to them, differentiate `contact_step`. The derivatives jump where a
+    contact changes from sticking to sliding or to leaving; there, the result has the derivatives of
+    one side. Errors as in `contact_step`. The state and the derivatives are NaN where the solver
+    does not converge. The head of the module has the equations.
     """
     dt, options = checked_options(model, dt, regularisation, recovery, smoothing)
     scene = scene.astype(model.dtype)
@@ -85,19 +85,19 @@ def contact_step_derivatives(
     solved, conductance, factor = solve(*operands)
     v_next = solved.v
 
-    def others(q: Array, v: Array) -> tuple[Array, Array]:
-        """The contact wrenches (nb, 6) in the bodies, and all other impulses (nv,), at v_next."""
+    def impulses(q: Array, v: Array) -> tuple[Array, Array]:
+        """At v_next: the contact wrenches (nb, 6) in the bodies, and all other impulses (nv,)."""
         kinematics = forward_kinematics.unchecked(model, q)
         laws, motion = laws_and_motion(model, scene, kinematics, v, dt, options, *terms)
         found = impulses_at(model, scene, kinematics, laws, v_next, conductance)
         f, spin = found.contacts / dt, laws.contacts.spin
         wrenches = contact_wrenches(model, scene, kinematics, laws.arm, spin, f)
-        rest = independent_joint_force(model, kinematics.q, found.joints.total)
-        rest += matmul(found.constraints, laws.K) + matmul(found.tendons, laws.J_tendons)
+        other_impulses = independent_joint_force(model, kinematics.q, found.joints.total)
+        other_impulses += matmul(found.constraints, laws.K) + matmul(found.tendons, laws.J_tendons)
         if laws.armature is not None:
             a = (v_next - motion.start) / dt
-            rest -= dt * (matmul(laws.armature.M, a) + laws.armature.bias)
-        return wrenches, rest
+            other_impulses -= dt * (matmul(laws.armature.M, a) + laws.armature.bias)
+        return wrenches, other_impulses
 
     def end(q: Array, v: Array, v_next: Array) -> tuple[Array, Array]:
         """The state after the step."""
@@ -107,39 +107,39 @@ def contact_step_derivatives(
     drives_tendons = servo is not None and servo.tendons is not None
     joined = constraints or tendons is not None or drives_tendons
     coupled = bool(joined) or model.coupling is not None
-    of_wrenches, of_joints = _dependences(model, scene, coupled)
-    of_impulses = _Columns.of(np.concatenate([of_wrenches, of_joints]))
+    wrench_pattern, joint_pattern = _sparsity_patterns(model, scene, coupled)
+    impulse_columns = _ColumnGroups.for_pattern(np.concatenate([wrench_pattern, joint_pattern]))
     J = _jacobians_of_wrenches(model, scene, kinematics)
 
     def generalized(impulses: tuple[Array, Array]) -> Array:
-        wrenches, rest = impulses
-        return dt * einsum("biv,bin->vn", J, wrenches) + rest
+        wrenches, other_impulses = impulses
+        return dt * einsum("biv,bin->vn", J, wrenches) + other_impulses
 
-    wrenches, _ = others(q, v)
+    wrenches, _ = impulses(q, v)
     forces = wrenches if f_ext is None else wrenches + f_ext
     a = (v_next - motion.start) / dt
     by_rnea = rnea_derivatives.unchecked(conservative, kinematics, v, a, forces)
 
-    def others_by_q(change: Array) -> tuple[Array, Array]:
-        """The changes of `others` for a change (nv,) of q."""
+    def impulses_by_q(change: Array) -> tuple[Array, Array]:
+        """The changes of `impulses` for a change (nv,) of q."""
         rate = configuration_rate.unchecked(model, q, change)
-        return jax.jvp(lambda q: others(q, v), (q,), (rate,))[1]
+        return jax.jvp(lambda q: impulses(q, v), (q,), (rate,))[1]
 
-    by_wrenches, by_joints = jax.vmap(others_by_q, out_axes=-1)(of_impulses.tangents(model))
+    by_wrenches, by_joints = jax.vmap(impulses_by_q, out_axes=-1)(impulse_columns.tangents(model))
     by_q = (
-        of_impulses.spread(by_wrenches, of_wrenches[:, None]),
-        of_impulses.spread(by_joints, of_joints),
+        impulse_columns.matrix(by_wrenches, wrench_pattern[:, None]),
+        impulse_columns.matrix(by_joints, joint_pattern),
     )
     G_q = dt * by_rnea.dtau_dq - generalized(by_q)
     start_by_v = jax.jacfwd(lambda v: free_motion(model, v, dt, trees).start)(v)
     G_v = dt * by_rnea.dtau_dv - matmul(by_rnea.M, start_by_v)
     if constraints or tendons is not None:
-        G_v = G_v - generalized(jax.jacfwd(others, 1)(q, v))
+        G_v = G_v - generalized(jax.jacfwd(impulses, 1)(q, v))
     inverse_H = matmul(factor.T, factor)
     by_state = -matmul(inverse_H, jnp.concatenate([G_q, G_v], axis=1))
     dv_next = jnp.concatenate([by_state, dt * inverse_H], axis=1)
 
-    of_end = _Columns.of(of_joints)
+    end_columns = _ColumnGroups.for_pattern(joint_pattern)
 
     def end_by(change_q: Array, change_v: Array, change_v_next: Array) -> Array:
         """The changes (2, nv) of q and v after the step."""
@@ -148,10 +148,12 @@ def contact_step_derivatives(
         return jnp.stack([displacement.unchecked(model, ends[0], q_dot), v_dot])
 
     # Tangents of each argument while the two others are constant.
-    shares = jnp.eye(3, dtype=model.dtype)[:, :, None, None] * of_end.tangents(model)[None, None]
-    changes = jax.vmap(end_by, out_axes=-1)(*shares.reshape(3, -1, model.nv))
+    tangents = (
+        jnp.eye(3, dtype=model.dtype)[:, :, None, None] * end_columns.tangents(model)[None, None]
+    )
+    changes = jax.vmap(end_by, out_axes=-1)(*tangents.reshape(3, -1, model.nv))
     by_q, by_v, by_v_next = (
-        of_end.spread(x, of_joints).reshape(2 * model.nv, model.nv)
+        end_columns.matrix(x, joint_pattern).reshape(2 * model.nv, model.nv)
         for x in jnp.split(changes, 3, axis=-1)
     )
     AB = matmul(by_v_next, dv_next)
@@ -159,21 +161,23 @@ def contact_step_derivatives(
     return StepDerivatives(*end(q, v, v_next), AB[:, : 2 * model.nv], AB[:, 2 * model.nv :])
 
 
-class _Columns(NamedTuple):
+class _ColumnGroups(NamedTuple):
     """The columns of a sparse matrix in groups whose columns have no row in common.
 
-    `groups` (columns,): the number of the group of each column; `total`: of groups.
+    `groups` (columns,): the index of the group of each column; `size`: the number of groups.
     """
 
     groups: np.ndarray
-    total: int
+    size: int
 
     @classmethod
-    def of(cls, depends: np.ndarray) -> _Columns:
-        """The groups of a matrix of zeros (False) and other entries; each column joins the first
-        group that is possible."""
+    def for_pattern(cls, pattern: np.ndarray) -> _ColumnGroups:
+        """The groups for a sparsity pattern, which is False where the matrix has zeros.
+
+        Each column joins the first group with whose columns it has no row in common.
+        """
         groups, taken = [], []
-        for column in depends.T:
+        for column in pattern.T:
             free = [k for k, rows in enumerate(taken) if not np.any(rows & column)]
             if not free:
                 taken.append(np.zeros_like(column))
@@ -182,23 +186,24 @@ class _Columns(NamedTuple):
             groups.append(group)
         return cls(np.array(groups, int), len(taken))
 
-    def tangents(self, model: Model) -> Float[Array, "total columns"]:
+    def tangents(self, model: Model) -> Float[Array, "size columns"]:
         """The sum of the unit vectors of each group."""
-        members = np.arange(self.total)[:, None] == self.groups
+        members = np.arange(self.size)[:, None] == self.groups
         return jnp.asarray(members, model.dtype)
 
-    def spread(
-        self, products: Float[Array, "... total"], depends: np.ndarray
+    def matrix(
+        self, products: Float[Array, "... size"], pattern: np.ndarray
     ) -> Float[Array, "... columns"]:
-        """The matrix whose products with the tangents are given; `depends` broadcasts to it."""
+        """The matrix, from its products with the tangents; `pattern` broadcasts to its shape."""
         columns = take_rows(jnp.moveaxis(products, -1, 0), self.groups)
-        return jnp.where(depends, jnp.moveaxis(columns, 0, -1), 0)
+        return jnp.where(pattern, jnp.moveaxis(columns, 0, -1), 0)
 
 
-def _dependences(model: Model, scene: Scene, coupled: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Which velocities change the wrench on each body (nb, nv), and the impulse on each joint.
+def _sparsity_patterns(model: Model, scene: Scene, coupled: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The velocities that change the wrench on each body (nb, nv), and those for each dof (nv, nv).
 
-    The second array (nv, nv) is also that of the end of the step, which moves each joint alone.
+    The second pattern is for the impulses on joints. It also holds for the movement with v+,
+    because the coordinates of a joint depend only on the velocity of this joint.
     """
     if coupled:
         return np.ones((model.nb, model.nv), bool), np.ones((model.nv, model.nv), bool)

@@ -11,10 +11,11 @@ The function l is convex and once differentiable. Its negative gradient is the c
     gamma = projection on Coulomb's cone of  y = (u_target n - u) / R,     l = R |gamma|^2 / 2,
 
 where n is the normal of the ground. `contact_step` defines `u_target`. The impulse is zero for a
-point that leaves the ground, y for a point that sticks, and on the edge of the cone for a point
-that slides. With torsional or rolling friction, scaled angular velocities are further tangential
-components of u, and their impulses are moments (`Scene.spin`). R is a small compliance, a fraction
-of the inverse inertia of the robot at the contact. R makes l finite and differentiable.
+point that leaves the ground, y for a point that sticks, and on the surface of the cone for a point
+that slides. With torsional or rolling friction, u also has angular velocities, multiplied by
+lengths. They count as tangential, and their impulses are moments (`Scene.spin`). R is a small
+compliance, a fraction of the inverse inertia of the robot at the contact. R makes l finite and
+differentiable.
 
 The functions l_j of the joint velocities give the impulses of position limits, dry friction,
 damping and servos. The rates of constraints and of tendons have such functions too.
@@ -85,10 +86,10 @@ class ContactStep(NamedTuple):
     - `tendon_impulse` (tendons,): the tension of each tendon times dt in N s, from its spring, its
       damping, its friction and its limits; then the tensions of the tendons of the servo;
     - `residual` (): the square root of E / E_0. E is the decrease of the convex function that the
-      last step of Newton's method predicts. E_0 is the sum of all l and of the kinetic energies of
-      the velocity before the time step and of its change. The residual is below `TOLERANCE` of
-      newton.py times the eps of the dtype if rounding errors allow it. If it is above sqrt(eps),
-      the solver did not converge, and q and v are NaN.
+      last step of Newton's method predicts. E_0 is a sum: all l, the kinetic energy before the time
+      step, and the kinetic energy of the change of the velocity. The solver aims at a residual
+      below `TOLERANCE` of newton.py times the eps of the dtype; rounding errors can keep it above.
+      If it is above sqrt(eps), the solver did not converge, and q and v are NaN.
     """
 
     q: Float[Array, " nq"]
@@ -102,7 +103,7 @@ class ContactStep(NamedTuple):
     residual: Float[Array, ""]
 
 
-# Which arguments of a step are arrays of the model, and the ranges of its numbers.
+# The arguments of a step that are arrays of the model, and the ranges of its other parameters.
 compiled_step = arguments.compiled(
     arrays=("q", "v", "tau", "f_ext"),
     checks={
@@ -156,8 +157,8 @@ def contact_step(
     (`contact/free_motion.py`). The target velocity along the normal is
     `u_target = -distance / dt` for a sphere outside the ground, and `-distance / (dt + recovery)`
     for a sphere in the ground. If the gradient of the distance does not have the length 1, the
-    distance in these formulas is divided by the length of the gradient. Of the material, the
-    friction coefficients and the margin are used.
+    distance in these formulas is divided by the length of the gradient. A step uses only the
+    friction coefficients and the margin of the material.
 
     Position limits act on all joints whose velocity is the rate of the coordinate. Limits of
     planar, spherical and free joints do not act: only `random_configuration` uses them. Damping and
@@ -192,12 +193,15 @@ def contact_step(
     velocity by the fraction `exp(-d / smoothing)` of the change. So for one point mass the
     derivative of the normal velocity is multiplied by `1 - exp(-d / smoothing)`, to first order in
     `regularisation`. This factor is the bias of the smoothed derivatives; at d = 5 smoothing it is
-    0.993. Raises ArgumentError for an unknown frame or a parameter out of its range; traced
-    parameters out of their range give NaN. The state is also NaN where the solver does not
-    converge. This can happen if `regularisation` is near the eps of the dtype. Source: Todorov
-    (2014), Convex and analytically-invertible dynamics with contacts and constraints; Castro,
-    Permenter and Han (2022), An unconstrained convex formulation of compliant contact. Here R is
-    isotropic.
+    0.993.
+
+    Raises ArgumentError for an unknown frame or a parameter out of its range; traced parameters out
+    of their range give NaN. The state is also NaN where the solver does not converge. This can
+    happen if `regularisation` is near the eps of the dtype.
+
+    Source: Todorov (2014), Convex and analytically-invertible dynamics with contacts and
+    constraints; Castro, Permenter and Han (2022), An unconstrained convex formulation of compliant
+    contact. Here R is isotropic.
     """
     dt, options = checked_options(model, dt, regularisation, recovery, smoothing)
     scene = scene.astype(model.dtype)
@@ -244,7 +248,7 @@ def require_step_of(scene: Scene, step: ContactStep) -> None:
 
 
 class Options(NamedTuple):
-    """The numbers `regularisation`, `recovery` and `smoothing` of `contact_step`."""
+    """The parameters `regularisation`, `recovery` and `smoothing` of `contact_step`."""
 
     regularisation: Array
     recovery: Array
@@ -258,7 +262,7 @@ def checked_options(
     recovery: ArrayLike,
     smoothing: ArrayLike | None,
 ) -> tuple[Array, Options]:
-    """dt and the `Options` with the dtype of the model; NaN for traced numbers out of range."""
+    """dt and the `Options` with the dtype of the model; NaN for traced parameters out of range."""
     dt = arguments.POSITIVE.or_nan(arguments.number(model, dt, "dt"))
     regularisation = arguments.number(model, regularisation, "regularisation")
     regularisation = arguments.POSITIVE.or_nan(regularisation)
@@ -315,14 +319,14 @@ def _step(
 
     # JAX differentiates the equation `unbalanced(v_next) = 0`, and not the solver.
     v_next = lax.custom_root(unbalanced, solved_v, lambda _, v: v, solve_tangent)
-    q_next, v_turned = move(model, motion, kinematics.q, v_next, dt)
+    q_next, v_end = move(model, motion, kinematics.q, v_next, dt)
     # The value of the solver, with the derivative of `impulses_at`.
-    changing = impulses_at(model, scene, kinematics, laws, v_next, smoothing_conductance)
-    impulses = jax.tree.map(with_tangents, impulses, changing)
+    differentiable = impulses_at(model, scene, kinematics, laws, v_next, smoothing_conductance)
+    impulses = jax.tree.map(with_tangents, impulses, differentiable)
     contacts, joints, rows, tension = impulses
     moment = spin_moments(laws.contacts.spin, contacts)
     return ContactStep(
-        q_next, v_turned, laws.distance, contacts[:, :3], moment, joints, rows, -tension, residual
+        q_next, v_end, laws.distance, contacts[:, :3], moment, joints, rows, -tension, residual
     )
 
 
@@ -371,8 +375,8 @@ def _laws(
 ) -> Laws:
     found = find_contacts(model, scene, kinematics)
     length, normal = lengths_and_normals(found.gradient)
-    slack = jnp.where(found.distance < 0, dt + recovery, dt)
-    target = (-found.distance / (length * slack))[:, None] * normal
+    correction_time = jnp.where(found.distance < 0, dt + recovery, dt)
+    target = (-found.distance / (length * correction_time))[:, None] * normal
 
     contact_conductance, joint_conductance = (
         _conductance(regularisation, arguments.array(model, jnp.asarray(x), name, shape, size))
@@ -519,8 +523,8 @@ def solve(
 ) -> tuple[_Solved, Array | None, Array]:
     """The minimum of the convex function, the conductance of the smoothing, and a factor W.
 
-    `start`: see `FreeMotion`. The change of the velocity after the step is `W^T W` times the change
-    of the momentum; W includes the smoothing.
+    `start`: see `FreeMotion`. A small change dp of the momentum changes the velocity after the step
+    by `W^T W dp`; W includes the smoothing.
     """
     motion = equation_of_motion(model, kinematics, v, f_ext)
     law = laws.contacts
@@ -581,17 +585,17 @@ def _smoothed(
 ) -> tuple[Array, Array]:
     """The conductance (contacts,) of the smoothing, and the factor of the Hessian with it.
 
-    A contact with the distance d after the step has the share `rho = exp(-d / length)`. In the
-    derivative, an impulse along its normal takes the share rho of a change of the velocity of a
-    free point. So its resistance is R plus `1 / rho - 1` times the inverse inertia.
+    A contact at the distance d after the step gets the fraction `rho = exp(-d / length)`. In the
+    derivatives, its normal impulse reduces a change of the normal velocity by the fraction rho of
+    the change. This needs the resistance R plus `1 / rho - 1` times the inverse inertia.
     """
     law, normal = laws.contacts, laws.contacts.normal
     # A contact that leaves has no impulse.
     leaves = jnp.all(solved.impulses.contacts == 0, axis=-1)
     u = matmul(J[:, :3], solved.v)
     gap = dt * jnp.sum((u - law.target) * normal, axis=-1)
-    share = jnp.where(leaves, jnp.exp(-jnp.maximum(gap, 0) / length), 0)
-    conductance = law.conductance * regularisation * share / (regularisation * share + 1 - share)
+    rho = jnp.where(leaves, jnp.exp(-jnp.maximum(gap, 0) / length), 0)
+    conductance = law.conductance * regularisation * rho / (regularisation * rho + 1 - rho)
     rows = matmul(jnp.sum(J[:, :3] * normal[..., None], axis=1), W.T)
     one = jnp.asarray(np.eye(len(W)), W.dtype)
     return conductance, matmul(inverse_factor(one + matmul(rows.T, conductance[:, None] * rows)), W)

@@ -47,7 +47,7 @@ class ContactLaw(NamedTuple):
 
     The impulse gamma of a contact is the point of Coulomb's cone `|tangential| <= mu normal` with
     the least distance to `y = conductance (target - u)`. This point is y itself if the contact
-    sticks, zero if it leaves the ground, and on the edge of the cone if it slides.
+    sticks, zero if it leaves the ground, and on the surface of the cone if it slides.
 
     A contact with torsional or rolling friction has s more velocities, `spin w`, where w is the
     relative angular velocity. They count as tangential velocities, and their target is zero. The
@@ -71,10 +71,10 @@ class ContactLaw(NamedTuple):
         return stack(*self._projection(u).impulse().components)
 
     def approach(self, u: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """The speed of each contact towards the edge of "leaves" in m/s.
+        """A speed in m/s for each contact: its impulse is zero where the speed is not positive.
 
-        The impulse is zero where the speed is not positive. It is -inf for a point that cannot
-        move.
+        It is the normal component of `target - u` plus mu times the norm of the tangential
+        components, and -inf for a point that cannot move.
         """
         normal = Vec3.from_array(self.normal)
         linear, spin = ContactVector.from_array(u)
@@ -145,7 +145,7 @@ class Projection(NamedTuple):
     - `normal`, `conductance`, `mu`: of the contact;
     - `y`, `y_n`, `y_t`: y of `ContactLaw`, its normal component and its tangential part;
     - `inverse`: 1 / |y_t|, or 1 where y_t is zero; `slope`: mu / |y_t|;
-    - `height`: the normal component of the nearest point on the edge of the cone;
+    - `height`: the normal component of the nearest point on the surface of the cone;
     - `sticks`, `leaves`: whether y is in the cone, and whether zero is the nearest point.
     """
 
@@ -179,19 +179,19 @@ class Projection(NamedTuple):
     def power_and_curvature(self, du: ContactVector) -> tuple[Array, Array]:
         """For a change du of u: the power of gamma, and the second derivative of l."""
         along_n, along_d = du.linear.dot(self.normal), self.inverse * du.dot(self.y_t)
-        along_edge = along_n + self.mu * along_d
+        along_line = along_n + self.mu * along_d
         square = du.dot(du)
-        power = self._select(du.dot(self.y), 0, self.height * along_edge)
+        power = self._select(du.dot(self.y), 0, self.height * along_line)
         circle = self.height * self.slope * (square - along_n**2 - along_d**2)
-        curvature = self._select(square, 0, along_edge**2 / (1 + self.mu**2) + circle)
+        curvature = self._select(square, 0, along_line**2 / (1 + self.mu**2) + circle)
         return power, self.conductance * curvature
 
     def hessian(self) -> Array:
         """The Hessian of l, (d, d, ...): the negative derivative of gamma in u.
 
-        With the direction d of the tangential part of y, the edge of the cone is along `n + mu d`.
-        For a contact that slides, the Hessian has one part along the edge, and one part along the
-        circle of the cone.
+        With the direction d of the tangential part of y, the line on the cone through gamma is
+        along `n + mu d`. For a contact that slides, the Hessian has one part along this line, and
+        one part along the circle on the cone through gamma.
         """
         size = len(self.y.components)
         one = np.eye(size, dtype=self.y_n.dtype).reshape(size, size, *[1] * self.y_n.ndim)
@@ -201,10 +201,10 @@ class Projection(NamedTuple):
         conductance, mu, circle = (
             x[None, None] for x in (self.conductance, self.mu, self.height * self.slope)
         )
-        edge = n + mu[0] * d
-        along_edge = edge[:, None] * edge[None] / (1 + mu**2)
+        line = n + mu[0] * d
+        along_line = line[:, None] * line[None] / (1 + mu**2)
         along_circle = circle * (one - n[:, None] * n[None] - d[:, None] * d[None])
-        return conductance * self._select(one, 0, along_edge + along_circle)
+        return conductance * self._select(one, 0, along_line + along_circle)
 
     def _select(self, sticks, leaves, slides):
         return jnp.where(self.sticks, sticks, jnp.where(self.leaves, leaves, slides))

@@ -7,15 +7,16 @@ Each term acts on the velocity u of one joint with the impulse
 which is the negative derivative of a convex function of u:
 
     term            conductance        target                               lower, upper
-    lower limit     1 / R              -gap / slack                         0, inf
-    upper limit     1 / R              gap / slack                          -inf, 0
+    lower limit     1 / R              -gap / time                          0, inf
+    upper limit     1 / R              gap / time                           -inf, 0
     dry friction    1 / R              0                                    -dt f, dt f
     damping         dt d               0                                    -inf, inf
     servo           dt (k_d + dt k_p)  (k_p e + k_d u_d) / (k_d + dt k_p)   -dt effort, dt effort
 
-The gap is the distance of the joint from its limit. The slack is dt for a joint within its limits
-and `dt + recovery` for a joint beyond a limit. R is a fraction of the inverse inertia of the joint.
-The friction force is f, the damping coefficient is d, and `Servo` defines the other symbols.
+The gap is the distance of the joint from its limit, negative beyond it. The time is dt for a joint
+within its limits and `dt + recovery` for a joint beyond a limit. R is a fraction of the inverse
+inertia of the joint. The friction force is f, the damping coefficient is d, and `Servo` defines the
+other symbols.
 """
 
 from __future__ import annotations

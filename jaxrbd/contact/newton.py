@@ -2,14 +2,14 @@
 
 The unknown x (nv,) is the change of the velocity in the step. The function is
 
-    x . M x / 2 - push . x + sum over all laws of l(u),     u = J (v + x).
+    x . M x / 2 - p . x + sum over all laws of l(u),     u = J (v + x).
 
-M is the mass matrix, v the velocity from which the step starts, and `push = dt (tau - bias)` is the
-impulse of all forces that no law describes. u are velocities, such as the velocities of contact
-points, and J is their Jacobian. A law gives the impulse at a velocity u: the negative derivative of
-the convex function l(u), which the code calls the penalty. There are laws of contacts, of joints
-(limits, friction, damping, servos) and of constraints. The product `x . M x` is twice the kinetic
-energy of the change.
+M is the mass matrix, v the velocity from which the step starts, and `p = dt (tau - bias)` is the
+impulse of all forces that no law describes (`Problem.free_impulse`). u are velocities, such as the
+velocities of contact points, and J is their Jacobian. A law gives the impulse at a velocity u: the
+negative derivative of the convex function l(u), which the code calls the penalty. There are laws of
+contacts, of joints (limits, friction, damping, servos) and of constraints. The product `x . M x` is
+twice the kinetic energy of the change.
 
 The solver is a loop that JAX never differentiates. In the loop the batch axis is the last axis, so
 each operation is on contiguous entries of many states. The dofs are in the order of
@@ -54,9 +54,9 @@ from .joint_terms import ClippedLaw
 # residual above this bound, the last x counts as the minimum if the residual is at most sqrt(eps).
 TOLERANCE = 1000
 MAX_STEPS = 200
-# A search along a step ends where the slope is between these multiples of the first slope, which is
-# negative.
-STEEPEST, RISING = 0.5, -0.1
+# Bounds for the slope at the end of a line search, as multiples of the slope at its start, which is
+# negative: the function may still fall at half the first slope, or rise at a tenth of it.
+LARGEST_FALL, LARGEST_RISE = 0.5, -0.1
 MAX_TRIALS = 20
 # On a GPU, the largest number of entries of the matrices for which one kernel computes the minimum.
 # The time to compile the kernel grows with this number.
@@ -66,7 +66,7 @@ KERNEL_ENTRIES = 1000
 class Problem(NamedTuple):
     """The convex function of a step; the shapes are for one state.
 
-    - `M` (nv, nv), `push` (nv,), `v` (nv,): as at the head of the module;
+    - `M` (nv, nv), `free_impulse` p (nv,), `v` (nv,): as at the head of the module;
     - `contacts`, `J` (contacts, d, nv): the law of the contacts, and the Jacobian of their
       velocities;
     - `joints`: the law of the velocities v;
@@ -75,7 +75,7 @@ class Problem(NamedTuple):
     """
 
     M: Float[Array, "nv nv"]
-    push: Float[Array, " nv"]
+    free_impulse: Float[Array, " nv"]
     v: Float[Array, " nv"]
     contacts: ContactLaw
     J: Float[Array, "contacts d nv"]
@@ -151,14 +151,16 @@ def _batch_minimum(partition: Partition, problem: Problem) -> Minimum:
 
     The size of a batch axis is 1 in operands that all states share.
     """
-    axes = problem.push.ndim - 1
+    axes = problem.free_impulse.ndim - 1
     if not axes:
         found = _minimise(partition, jax.tree.map(lambda x: x[..., None], problem))
         return jax.tree.map(lambda x: x[..., 0], found)
     shapes = [x.shape[:axes] for x in jax.tree.leaves(problem)]
     batch = tuple(next((n for n in sizes if n != 1), 1) for sizes in zip(*shapes))
-    push = jnp.broadcast_to(problem.push, (*batch, *problem.push.shape[axes:]))
-    leaves, structure = jax.tree.flatten(problem._replace(push=push))
+    free_impulse = jnp.broadcast_to(
+        problem.free_impulse, (*batch, *problem.free_impulse.shape[axes:])
+    )
+    leaves, structure = jax.tree.flatten(problem._replace(free_impulse=free_impulse))
     shared = [all(n == 1 for n in x.shape[:axes]) for x in leaves]
     count = math.prod(batch)
     leaves = [
@@ -207,7 +209,7 @@ class _State(NamedTuple):
     """The state of the loop.
 
     - `steps` (): the number of iterations;
-    - `x`: the unknown; `momentum`: `M x - push`; `u`: the velocities of all rows;
+    - `x`: the unknown; `momentum`: `M x - p`; `u`: the velocities of all rows;
     - `residual` (s,): the residual of the last step;
     - `finished` (s,): whether the iterations of the state have ended.
     """
@@ -238,14 +240,14 @@ class _LineSearch(NamedTuple):
 
 def _minimise(partition: Partition, problem: Problem) -> Minimum:
     """The minimum for many states; the batch axis of all arrays is the last axis."""
-    dtype = problem.push.dtype
+    dtype = problem.free_impulse.dtype
     eps, tiny = (float(x) for x in (jnp.finfo(dtype).eps, jnp.finfo(dtype).tiny))
     laws, matrices = _laws(partition, problem), _matrices(partition, problem)
     order = partition.order
-    push, v = (_taken(x, order, 0) for x in (problem.push, problem.v))
-    v = jnp.broadcast_to(v, push.shape)  # all states may share v
+    free_impulse, v = (_taken(x, order, 0) for x in (problem.free_impulse, problem.v))
+    v = jnp.broadcast_to(v, free_impulse.shape)  # all states may share v
     u_0, Mv = matrices.products(v)
-    energy = sum_of_rows(v * Mv)  # twice the kinetic energy
+    start_energy = sum_of_rows(v * Mv)  # twice the kinetic energy at the start of the step
 
     def unfinished(state: _State) -> Array:
         return (state.steps < MAX_STEPS) & ~jnp.all(state.finished)
@@ -258,14 +260,15 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
         inside_loop = matrices._replace(J_and_M=rows)
         step = inside_loop.solve(local, local.joint_impulses - momentum)
         du, M_step = inside_loop.products(step)
-        terms = [step * momentum, step * M_step, x * (momentum + push)]
-        sums, (linear, quadratic, square) = local.sums(du, step, terms)
+        terms = [step * momentum, step * M_step, x * (momentum + free_impulse)]
+        # `change_energy` is `x . M x`, twice the kinetic energy of the change.
+        sums, (linear, quadratic, change_energy) = local.sums(du, step, terms)
         power, curvature, penalty = sums
         # At the start of the step: the slope along the step, and `step . H step` (Hessian H).
         slope, decrement = linear - power, quadratic + curvature
-        scale = square + energy + 2 * penalty
+        scale = change_energy + start_energy + 2 * penalty
         residual = jnp.sqrt(decrement / jnp.maximum(scale, tiny))
-        exact = residual <= TOLERANCE * eps
+        accurate = residual <= TOLERANCE * eps
 
         def evaluate(search: _LineSearch) -> _LineSearch:
             """Evaluate the slope at the fraction, and choose the next fraction."""
@@ -276,7 +279,9 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
             reached = linear + fraction * quadratic - power
             trials = search.trials + 1
             # The whole step is accepted also if the slope is still steep: no step is made longer.
-            accepted = (reached <= RISING * slope) & ((reached >= STEEPEST * slope) | whole)
+            accepted = (reached <= LARGEST_RISE * slope) & (
+                (reached >= LARGEST_FALL * slope) | whole
+            )
             low = jnp.where(reached < 0, fraction, search.low)
             high = jnp.where(reached < 0, search.high, fraction)
             # Newton's method for the zero of the slope. Where the slope bends between `low` and
@@ -296,8 +301,8 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
                 searching & (trials < MAX_TRIALS),
             )
 
-        finished = state.finished | exact | jnp.isnan(residual)
-        whole_step = jnp.where(state.finished, 0, jnp.ones_like(energy))
+        finished = state.finished | accurate | jnp.isnan(residual)
+        whole_step = jnp.where(state.finished, 0, jnp.ones_like(start_energy))
         search = _LineSearch(jnp.zeros((), int), whole_step, 0 * whole_step, whole_step, ~finished)
         search = lax.while_loop(lambda search: jnp.any(search.searching), evaluate, search)
         return _State(
@@ -309,12 +314,12 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
             finished,
         )
 
-    zero = jnp.zeros(push.shape[1:], dtype)
-    x, u = jnp.zeros_like(push), plus(u_0, zero)
-    start = _State(jnp.zeros((), int), x, minus(zero, push), u, zero + jnp.inf, zero > 0)
+    zero = jnp.zeros(free_impulse.shape[1:], dtype)
+    x, u = jnp.zeros_like(free_impulse), plus(u_0, zero)
+    start = _State(jnp.zeros((), int), x, minus(zero, free_impulse), u, zero + jnp.inf, zero > 0)
     found = lax.while_loop(unfinished, newton, start)
     # From the order of the solver to the order of the model. The padding, nv, is sorted to the end.
-    place = np.argsort(order, kind="stable")[: len(problem.push)]
+    place = np.argsort(order, kind="stable")[: len(problem.free_impulse)]
     converged = found.residual <= eps**0.5
     return Minimum(jnp.where(converged, take_rows(found.x, place), jnp.nan), found.residual)
 
@@ -537,7 +542,7 @@ def _plus_branches(S: Array, a: Array, b: Array) -> Array:
 
 
 def _matrices(partition: Partition, problem: Problem) -> _Matrices:
-    (m, b), nv, t = partition.branches.shape, len(problem.push), len(partition.trunk)
+    (m, b), nv, t = partition.branches.shape, len(problem.free_impulse), len(partition.trunk)
     # The columns of each branch, of the trunk, and the right-hand side; nv stands for no dof.
     dofs = partition.columns.T
     columns = np.append(dofs, np.full((1, b), nv), axis=0)

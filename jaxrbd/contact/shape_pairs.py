@@ -69,7 +69,9 @@ class CollisionPairs(eqx.Module):
     @property
     def counts(self) -> np.ndarray:
         """The number of contacts of each pair."""
-        sizes = [_count(shape.shape) for shape in self.shapes] + [_count(HalfSpace())]
+        sizes = [_number_of_points(shape.shape) for shape in self.shapes] + [
+            _number_of_points(HalfSpace())
+        ]
         counts = np.array([min(sizes[i], sizes[j]) for i, j in self.members], int)
         return np.where(self.are_segments, 1, counts)
 
@@ -158,7 +160,7 @@ def _size(shape: Any, dtype: np.dtype) -> Array:
     return sum(widths) / 6 + radius
 
 
-def _count(shape: Any) -> int:
+def _number_of_points(shape: Any) -> int:
     """The number of points with which a shape touches a plane."""
     if isinstance(shape, Sphere | Ellipsoid):
         return 1

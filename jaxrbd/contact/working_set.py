@@ -1,12 +1,13 @@
 """The minimum of a contact step, from the contacts that can act.
 
 Of many pairs of shapes, few touch. So Newton's method first solves a smaller problem for each
-state, with a working set of contacts: those that move fastest towards the other shape, if the gap
-is taken as a speed (`ContactLaw.approach`), before the step. The size of the set is fixed. Then the
-impulses of all contacts are evaluated at the minimum. If no contact outside of the set has an
-impulse, the gradient of the whole convex function is zero there, so this point is its minimum: no
-contact is neglected. The states for which another contact has an impulse are solved again, with all
-contacts.
+state, with a working set of contacts. These are the contacts with the largest
+`ContactLaw.approach`: the speed before the step at which the two points approach each other, minus
+gap / dt, plus the speed of sliding times the friction coefficient. The size of the set is fixed.
+Then the impulses of all contacts are evaluated at the minimum. If no contact outside of the set has
+an impulse, the gradient of the whole convex function is zero there, so this point is its minimum:
+no contact is neglected. The states for which another contact has an impulse are solved again, with
+all contacts.
 """
 
 from __future__ import annotations
@@ -29,36 +30,36 @@ from .newton import Problem, Solution, solution
 from .points import dof_movers, jacobians_at, point_positions
 from .scene import Scene
 
-# The least size of a working set. A larger robot has two contacts for three dofs: four points, on
-# which a free body rests, for six dofs.
+# The least size of a working set. For a robot of more than 24 dofs, the size is two thirds of the
+# number of dofs: a free body has six dofs and rests on four points.
 LEAST_SIZE = 16
 
 
 class Partitions(NamedTuple):
     """The partitions of the dofs for all contacts, and for a working set.
 
-    `few` is None if a working set would not halve the cost of an iteration of Newton's method.
+    `working` is None if a working set would not halve the cost of an iteration of Newton's method.
     """
 
     all: Partition
-    few: Partition | None
+    working: Partition | None
 
 
 def partitions_of(model: Model, scene: Scene, others: int) -> Partitions:
     """The partitions for a step; `others`: the number of rows of `Problem.K`."""
     bodies = contact_bodies(model, scene)
     n, pairs = len(scene.frames), len(scene.pairs)
-    each = [[int(a)] for a in bodies[:n]]
-    each += [[int(a), int(b)] for a, b in zip(bodies[n : n + pairs], bodies[n + pairs :])]
-    # A contact of a working set may be any contact.
+    touched = [[int(a)] for a in bodies[:n]]
+    touched += [[int(a), int(b)] for a, b in zip(bodies[n : n + pairs], bodies[n + pairs :])]
+    # Each contact of a working set can be any contact, so it can touch each of these bodies.
     size = max(LEAST_SIZE, 2 * model.nv // 3)
-    some = [sorted({body for bodies in each for body in bodies})] * size
+    touchable = [sorted({body for bodies in touched for body in bodies})] * size
     if others or not model.velocity_map_is_identity:
-        found = [whole(model.nv, len(contacts)) for contacts in (each, some)]
+        found = [whole(model.nv, len(contacts)) for contacts in (touched, touchable)]
     else:
-        found = [partition(model.topology, contacts) for contacts in (each, some)]
-    every, few = found
-    return Partitions(every, few if 2 * few.cost < every.cost else None)
+        found = [partition(model.topology, contacts) for contacts in (touched, touchable)]
+    complete, working = found
+    return Partitions(complete, working if 2 * working.cost < complete.cost else None)
 
 
 def contact_solution(
@@ -74,9 +75,9 @@ def contact_solution(
 
     `columns`: as for `point_jacobians`; `arm`: as in `Contacts`.
     """
-    every, few = partitions
-    if few is None:
-        return solution(every, problem)
+    complete, working = partitions
+    if working is None:
+        return solution(complete, problem)
     law = problem.contacts
 
     def velocities(v: Array) -> Array:
@@ -84,11 +85,11 @@ def contact_solution(
 
     # The order of the contacts does not need the precision of float64, in which `top_k` is slow.
     approach = law.approach(velocities(problem.v)).astype(jnp.float32)
-    chosen = lax.top_k(approach, len(few.contacts))[1]
+    chosen = lax.top_k(approach, len(working.contacts))[1]
     chosen_law = jax.tree.map(lambda x: x[chosen], law)
     J = _chosen_jacobians(model, scene, kinematics, columns, arm, chosen)
     J = with_spins(chosen_law.spin, J[:, :3], J[:, 3:])
-    found = solution(few, problem._replace(contacts=chosen_law, J=J))
+    found = solution(working, problem._replace(contacts=chosen_law, J=J))
     acts = jnp.any(law.impulses(velocities(problem.v + found.x)) != 0, axis=1)
     incomplete = jnp.sum(acts) > jnp.sum(acts[chosen])
     impulses = jnp.zeros((scene.size, J.shape[1]), J.dtype).at[chosen].set(found.impulses)
@@ -96,7 +97,7 @@ def contact_solution(
     def with_all_contacts(model, kinematics, columns, arm, problem):
         spin = problem.contacts.spin
         J = contact_jacobians(model, scene, kinematics, columns, arm, spin)
-        return solution(every, problem._replace(J=J))
+        return solution(complete, problem._replace(J=J))
 
     # The Jacobian of all contacts is computed only where it is needed.
     operands = model, kinematics, columns, arm, problem._replace(J=problem.J[:0])

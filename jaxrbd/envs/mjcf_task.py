@@ -35,7 +35,7 @@ from ..tendons import SpatialTendon, Tendons
 from .environment import Env, Interface, Parameter, pose_by_joint, substeps, uniform
 from .keyframes import find_keyframe
 
-# The forces of a step, and all parts of an observation besides the sensors.
+# The names of the forces of a step, and all names in observations besides those of sensors.
 _FORCES = ("touch", "limit_force", "cfrc_ext")
 _STATE = ("q", "v", "activation", "action", *_FORCES)
 
@@ -150,20 +150,20 @@ class MjcfTask(Env):
     - `time_step` in s, `substeps`: the duration of a step, and its number of steps of the physics;
     - `implicit`: whether the forces of actuators use the state after each step of the physics, as
       `contact.servo_of_actuators`, which is stable for any gains (default). Otherwise they use the
-      state before it, which all actuators can;
+      state before the step, which is possible for all actuators;
     - `smoothing` in m: as in `contact_step` (default: exact derivatives);
     - `strict`: as in `load_mjcf`; with False, `omitted` has a text for each omitted feature;
-    - `action_size` and `omitted` are no arguments: the environment finds them in the file;
+    - `action_size`, `omitted`: read from the file, and no arguments;
     - action (n,): the control is `control_center + control_scale * action`;
     - physics: an `MjcfPhysics`; parameters: an `MjcfParams`.
 
     The environment stores `rewards` and `control_range` as tuples. Two tasks with equal functions
-    are equal; plain functions are compared by identity. Force sensors know the forces of contacts,
-    and not those of constraints between frames and of spatial tendons, so a task with both is
-    refused. Needs the package mujoco (`pip install mujoco`). Raises ArgumentError, which names the
-    element, for a robot without actuators, an unknown keyframe, sensor, reward term or actuator, an
-    actuator without control range, and as `servo_of_actuators`. Other errors are as for
-    `load_mjcf`.
+    are equal; plain functions are compared by identity. The readings of force sensors contain the
+    forces of contacts, but not those of constraints between frames and of spatial tendons. So a
+    task with force sensors and such constraints or tendons raises an error. Needs the package
+    mujoco (`pip install mujoco`). Raises ArgumentError, which names the element, for a robot
+    without actuators, an unknown keyframe, sensor, reward term or actuator, an actuator without
+    control range, and as `servo_of_actuators`. Other errors are as for `load_mjcf`.
     """
 
     path: str
@@ -284,8 +284,8 @@ class MjcfTask(Env):
         _, filtered = params.filter.push(params.home_activation, control, self._dt)
         past = None if params.delay is None else params.delay.init(control)
         time = jnp.zeros((), model.dtype)
-        moving = self._without_forces(params, q, v, params.home_activation, past, filtered)
-        readings = self._readings(params, moving, time)
+        state = self._start_of_motion(params, q, v, params.home_activation, past, filtered)
+        readings = self._readings(params, state, time)
         activation = params.home_activation
         return MjcfPhysics(q, v, activation, past, no_action, no_action, time, readings)
 
@@ -293,7 +293,7 @@ class MjcfTask(Env):
         """The physical state after `substeps` steps of `contact_step`."""
         control = params.control_center + params.control_scale * action
         q, v, activation = physics.q, physics.v, physics.activation
-        start = self._without_forces(params, q, v, activation, physics.past, control)
+        start = self._start_of_motion(params, q, v, activation, physics.past, control)
         moved = substeps(lambda x: self._step(params, x, control), start, self.substeps)
         time = physics.time + self.time_step
         readings = self._readings(params, moved, time)
@@ -305,7 +305,7 @@ class MjcfTask(Env):
         """The duration of a step of the physics in s."""
         return self.time_step / self.substeps
 
-    def _without_forces(
+    def _start_of_motion(
         self,
         params: MjcfParams,
         q: Array,
@@ -313,26 +313,28 @@ class MjcfTask(Env):
         activation: Array,
         past: Array | None,
         filtered: Array,
-    ) -> _Moving:
-        """The state before the first step of the physics."""
+    ) -> _StepState:
+        """The motion before the first step of the physics, without acceleration and forces."""
         model, scene = params.model, params.scene
-        feels = any(isinstance(sensor, SubtreeSensor) for sensor in params.sensors.sensors)
-        f_ext = jnp.zeros((model.nb, 6), model.dtype) if feels else None
+        measures_forces = any(
+            isinstance(sensor, SubtreeSensor) for sensor in params.sensors.sensors
+        )
+        f_ext = jnp.zeros((model.nb, 6), model.dtype) if measures_forces else None
         shapes = {
             "touch": scene.size,
             "limit_force": model.nv,
             "cfrc_ext": (len(params.bodies.frames), 6),
         }
         forces = {name: jnp.zeros(shapes[name], model.dtype) for name in self._force_names}
-        return _Moving(q, v, activation, past, filtered, jnp.zeros_like(v), f_ext, forces)
+        return _StepState(q, v, activation, past, filtered, jnp.zeros_like(v), f_ext, forces)
 
-    def _step(self, params: MjcfParams, moving: _Moving, control: Array) -> _Moving:
+    def _step(self, params: MjcfParams, state: _StepState, control: Array) -> _StepState:
         model, scene, dt = params.model, params.scene, self._dt
-        q, v = moving.q, moving.v
-        past = moving.past
+        q, v = state.q, state.v
+        past = state.past
         if params.delay is not None:
             past, control = params.delay.push(past, control)
-        activation, filtered = params.filter.push(moving.activation, control, dt)
+        activation, filtered = params.filter.push(state.activation, control, dt)
         tau, servo = params.passive(model, q, v), None
         if self.implicit:
             servo, force = servo_of_actuators(params.actuators, model, q, filtered, v)
@@ -351,7 +353,7 @@ class MjcfTask(Env):
             tendons=params.tendons,
         )
         f_ext = None
-        if moving.f_ext is not None:
+        if state.f_ext is not None:
             f_ext = step_wrenches(model, scene, q, step, dt)
         found = {
             "touch": lambda: touch(model, scene, q, step, dt).normal_force,
@@ -360,19 +362,19 @@ class MjcfTask(Env):
         }
         forces = {name: found[name]() for name in self._force_names}
         a = (step.v - v) / dt
-        return _Moving(step.q, step.v, activation, past, filtered, a, f_ext, forces)
+        return _StepState(step.q, step.v, activation, past, filtered, a, f_ext, forces)
 
-    def _readings(self, params: MjcfParams, moving: _Moving, time: Array) -> dict[str, Array]:
-        readings = dict(moving.forces)
+    def _readings(self, params: MjcfParams, state: _StepState, time: Array) -> dict[str, Array]:
+        readings = dict(state.forces)
         if params.sensors.sensors:
             values = params.sensors(
                 params.model,
-                moving.q,
-                moving.v,
-                moving.a,
-                moving.f_ext,
+                state.q,
+                state.v,
+                state.a,
+                state.f_ext,
                 actuators=params.actuators,
-                control=moving.filtered,
+                control=state.filtered,
                 tendons=params.tendons,
                 passive=params.passive,
                 time=time,
@@ -450,7 +452,7 @@ class MjcfTask(Env):
         return failed
 
 
-class _Moving(NamedTuple):
+class _StepState(NamedTuple):
     """The motion during a step.
 
     - `q`, `v`, `activation`: the state; `past`: the past controls;
@@ -625,10 +627,14 @@ def _require_complete_forces(robot: Imported, sensors: RobotSensors) -> None:
     """Raise ArgumentError for a force sensor, where frames are joined or spatial tendons act."""
     names = [x.name for x in sensors.sensors if x.quantity in ("force", "torque")]
     acting = [*robot.tendons.only_acting().tendons, *robot.actuators.tendons]
-    cords = [repr(tendon.name) for tendon in acting if isinstance(tendon, SpatialTendon)]
+    spatial_tendons = [repr(tendon.name) for tendon in acting if isinstance(tendon, SpatialTendon)]
     joined = any(isinstance(constraint, FrameConstraint) for constraint in robot.constraints)
-    if names and (cords or joined):
-        what = f"the tendons {listed(cords, 10)}" if cords else "the equalities of frames"
+    if names and (spatial_tendons or joined):
+        what = (
+            f"the tendons {listed(spatial_tendons, 10)}"
+            if spatial_tendons
+            else "the equalities of frames"
+        )
         raise ArgumentError(
             f"sensor {names[0]!r} measures a force, which does not contain the forces of {what}: "
             "leave out the sensor"

@@ -72,14 +72,14 @@ def step_derivatives(
 
 
 def analytic_acceleration(model: Model, q: Array, v: Array, tau: Array) -> Array:
-    """`forward_dynamics` (nv,), whose derivatives by q, v and tau are analytic for JAX."""
+    """`forward_dynamics` (nv,), with analytic derivatives with respect to q, v and tau."""
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     return _acceleration((model, None), q, v, arguments.velocity(model, tau, "tau"))
 
 
 @jax.custom_jvp
 def _acceleration(constants: tuple[Model, Array | None], q: Array, v: Array, tau: Array) -> Array:
-    """`forward_dynamics`, with the analytic derivatives by q, v and tau in forward mode.
+    """`forward_dynamics`, with analytic derivatives with respect to q, v and tau in forward mode.
 
     `constants`: the model and the external forces. JAX differentiates `forward_dynamics` by them.
     """

@@ -55,7 +55,7 @@ def with_derivatives(
     q0: Float[Array, " nq"],
     minimum: Minimum,
 ) -> Float[Array, " nq"]:
-    """The solution `minimum.q` with its derivatives by the targets, the weights and the model.
+    """The solution `minimum.q`, with derivatives with respect to targets, weights and model.
 
     `minimum` is a result of `solver.prioritise`; `box` has the limits with their derivatives, and
     `q0` (nq,) the positions of locked joints.

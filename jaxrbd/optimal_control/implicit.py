@@ -9,7 +9,7 @@ the trajectory, and changes of the costates and of the multipliers. With the fun
 
 At a solution, w = 0 and the gradient of L is zero, except in the inactive unknowns: the controls at
 a bound, which follow the bound, and the multipliers of inequalities below zero, which stay zero.
-The other inequalities are equalities. The derivative of w by a parameter theta solves
+The other inequalities are equalities. The derivative of w with respect to a parameter theta solves
 `K dw = -d(grad L)/d theta`. K is the Hessian of L in w, with rows and columns of the identity for
 the inactive unknowns. K is symmetric, so reverse mode solves the same system.
 

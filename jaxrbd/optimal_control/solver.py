@@ -264,8 +264,8 @@ class Solver(NamedTuple):
         failed = linear & ended & ~state.search.step.found
         failed &= (state.steps > 0) & (state.steps < settings.iterations)
         slow = linear & (state.status == RUNNING) & (state.steps >= settings.linear_iterations)
-        again = start._replace(steps=state.steps, history=state.history)
-        state = jax.tree.map(lambda new, old: jnp.where(failed, new, old), again, state)
+        restarted = start._replace(steps=state.steps, history=state.history)
+        state = jax.tree.map(lambda new, old: jnp.where(failed, new, old), restarted, state)
         return state._replace(feedback=state.feedback | failed | slow)
 
     def iterate(self, state: Iterate) -> Iterate:

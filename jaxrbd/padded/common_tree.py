@@ -90,23 +90,23 @@ def place(tree: Sequence[Node], robot_nodes: Sequence[Node]) -> np.ndarray:
     separate: set[int] = set()
     while True:
         nodes = _match(tree, robot_nodes, separate)
-        torn = {
+        mismatched = {
             body
             for body, node in enumerate(robot_nodes)
             if node.leader is not None
             and nodes[body] < len(tree)
             and tree[nodes[body]].leader != nodes[node.leader]
         }
-        if not torn:
+        if not mismatched:
             return nodes
-        separate |= torn
+        separate |= mismatched
 
 
 def _match(tree: Sequence[Node], bodies: Sequence[Node], separate: set[int]) -> np.ndarray:
     """As `place`, without the condition on mimic joints; bodies in `separate` get new nodes.
 
-    The children of a body share nodes with the children of its node. The pairs are chosen one by
-    one, those first whose subtrees share most bodies.
+    The children of a body share nodes with the children of its node. The pairs of a body and a node
+    are chosen one by one; the pair whose subtrees share the most bodies comes first.
     """
     tree_children, body_children = _children(tree), _children(bodies)
     levels = list(zip(_levels(tree_children), _levels(body_children)))

@@ -44,8 +44,8 @@ class PaddedRobots:
       bodies among those of `model`, in the order of the robot. So
       `tau[i, robots.v_index[i]]` is the part of `tau` (n, nv) that belongs to robot i;
     - `frame_indices`: for each robot, the index in `model.frame_names` of each of its frames;
-    - `tree`, `frame_places`: the common tree, and the index of each frame by the name of its link
-      and its body.
+    - `tree`, `frame_places`: the common tree, and the index in `model.frame_names` of each frame,
+      by the name of the frame and the index of its body.
     """
 
     model: Model
@@ -290,58 +290,58 @@ class _Structure:
         nb, nf = len(self.tree), len(self.frame_places)
         given = jax.tree.map(np.asarray, model)
 
-        def at(index: np.ndarray, values: Any, fill: Any) -> Any:
-            """`fill` with the robot's values at its places."""
+        def placed(index: np.ndarray, values: Any, fill: Any) -> Any:
+            """The values of the robot at the indices, and `fill` elsewhere."""
             out = np.array(fill, float)
             out[index] = values
             return out
 
         def poses(n: int, index: np.ndarray, X: Pose) -> Pose:
             R = np.broadcast_to(np.eye(3), (n, 3, 3))
-            return Pose(at(index, X.R, R), at(index, X.p, np.zeros((n, 3))))
+            return Pose(placed(index, X.R, R), placed(index, X.p, np.zeros((n, 3))))
 
         rates = self.entries(places, "v")
-        own = {int(node): nodes[body].joint for body, node in enumerate(places)}
-        joints = [own.get(i, node.joint) for i, node in enumerate(self.tree)]
-        rotors = np.repeat(np.where(self.follows, 0.0, 1.0), self.widths["v"])
+        own_joints = {int(node): nodes[body].joint for body, node in enumerate(places)}
+        joints = [own_joints.get(i, node.joint) for i, node in enumerate(self.tree)]
+        padding_armature = np.repeat(np.where(self.follows, 0.0, 1.0), self.widths["v"])
         frames = [self.frame_places[frame] for frame in _frames(model, places).values()]
         in_world = [k for (_, body), k in self.frame_places.items() if body == WORLD]
         fixed = [k for k, body in zip(frames, model.frame_bodies) if body < 0]
         q, v = (self.index(model, places, space) for space in "qv")
         nq, nv = (len(self.coupling[f"{space}_independent"]) for space in "qv")
-        zeros, infinite = np.zeros(len(rotors)), np.full(max(nq, nv), np.inf)
+        zeros, infinite = np.zeros(len(padding_armature)), np.full(max(nq, nv), np.inf)
         return Model(
             placement=poses(nb, places, given.placement),
-            inertia=at(places, given.inertia, np.zeros((nb, 10))),
+            inertia=placed(places, given.inertia, np.zeros((nb, 10))),
             joints=tuple(
                 jax.tree.map(lambda *x: np.stack(x), *(joints[i] for i in group))
                 for group in self.groups
             ),
             frame_pose=poses(nf, np.array(frames, int), given.frame_pose),
-            fixed_inertia=at(
+            fixed_inertia=placed(
                 np.searchsorted(in_world, fixed), given.fixed_inertia, np.zeros((len(in_world), 10))
             ),
             gravity=given.gravity,
-            armature=at(rates, given.armature, rotors),
-            damping=at(rates, given.damping, zeros),
-            friction=at(rates, given.friction, zeros),
-            lower_position_limit=at(q, given.lower_position_limit, -infinite[:nq]),
-            upper_position_limit=at(q, given.upper_position_limit, infinite[:nq]),
-            velocity_limit=at(v, given.velocity_limit, infinite[:nv]),
-            effort_limit=at(v, given.effort_limit, np.zeros(nv)),
-            coupling=self._coupling(given.coupling, places, at) if any(self.follows) else None,
+            armature=placed(rates, given.armature, padding_armature),
+            damping=placed(rates, given.damping, zeros),
+            friction=placed(rates, given.friction, zeros),
+            lower_position_limit=placed(q, given.lower_position_limit, -infinite[:nq]),
+            upper_position_limit=placed(q, given.upper_position_limit, infinite[:nq]),
+            velocity_limit=placed(v, given.velocity_limit, infinite[:nv]),
+            effort_limit=placed(v, given.effort_limit, np.zeros(nv)),
+            coupling=self._coupling(given.coupling, places, placed) if any(self.follows) else None,
             **self.static,
         )
 
-    def _coupling(self, given: Coupling | None, places: np.ndarray, at) -> Coupling:
+    def _coupling(self, given: Coupling | None, places: np.ndarray, placed) -> Coupling:
         """The map of mimic joints; a padding joint that mimics another stays at 0."""
         follows = np.where(self.follows, 0.0, 1.0)
         q, v = (self.entries(places, space) for space in "qv")
         fill_q, fill_v = (np.repeat(follows, self.widths[space]) for space in "qv")
         return Coupling(
-            q_multiplier=at(q, 1.0 if given is None else given.q_multiplier, fill_q),
-            q_offset=at(q, 0.0 if given is None else given.q_offset, np.zeros(len(fill_q))),
-            v_multiplier=at(v, 1.0 if given is None else given.v_multiplier, fill_v),
+            q_multiplier=placed(q, 1.0 if given is None else given.q_multiplier, fill_q),
+            q_offset=placed(q, 0.0 if given is None else given.q_offset, np.zeros(len(fill_q))),
+            v_multiplier=placed(v, 1.0 if given is None else given.v_multiplier, fill_v),
             followers=(),
             **self.coupling,
         )

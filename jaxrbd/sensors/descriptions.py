@@ -225,7 +225,7 @@ class SubtreeSensor(Sensor):
       fixed to the world;
     - `X_FP`: the pose in this frame of the place P of a force sensor (default: the identity);
     - `inertia` (10,), `carried`: for a link L that is fixed to another moving link. A body of the
-      model contains both links, so the sensor needs to know its part of this body. `inertia` is
+      model contains both links, so the sensor states its part of this body. `inertia` is
       the inertia of L and of the links that are fixed to it, in the frame, as in
       `Model.inertia`; `carried` are the names of the links that joints connect to these links. By
       default the link is the whole body of the frame.

@@ -156,13 +156,13 @@ class RobotSensors(eqx.Module):
         readings = self._checked(readings)
         if not jnp.issubdtype(readings.dtype, jnp.floating):
             raise ArgumentError(f"readings has dtype {readings.dtype}, expected floats")
-        spread = np.repeat(
+        deviations = np.repeat(
             [sensor.noise for sensor in self.sensors], [sensor.width for sensor in self.sensors]
         )
-        if not spread.any():
+        if not deviations.any():
             return readings
         errors = jax.random.normal(key, readings.shape, readings.dtype)
-        return readings + jnp.asarray(spread, readings.dtype) * errors
+        return readings + jnp.asarray(deviations, readings.dtype) * errors
 
     def _checked(self, readings: ArrayLike) -> Array:
         try:
@@ -283,11 +283,11 @@ class _State:
     def motions_at(self, places: Places) -> tuple[Array, Array]:
         """The velocities and accelerations (n, 6) at places, in the axes of the places."""
         V, A = self.motions
-        still = jnp.zeros(6, self.model.dtype)
+        zero = jnp.zeros(6, self.model.dtype)
         upwards = from_linear(-self.model.gravity)
         return tuple(
             inverse_transform_motion(places.X_BF, rows_or_world(x, places.bodies, world))
-            for x, world in ((V, still), (A, upwards))
+            for x, world in ((V, zero), (A, upwards))
         )  # pyright: ignore[reportReturnType]
 
     @functools.cached_property
@@ -463,18 +463,19 @@ def _read_tendons(state: _State, sensors: Sequence[Any], quantity: str) -> Array
         actuators = state.parts.actuators
         assert actuators is not None
         first = len(actuators.driven_joints)
-        on = [x.name for x in actuators.tendons]
+        driven_names = [x.name for x in actuators.tendons]
         others = () if state.parts.tendons is None else state.parts.tendons.names
         for sensor in sensors:
-            _place(sensor, sensor.tendon, [*dict.fromkeys([*on, *others])], "tendon")
+            _index_of(sensor, sensor.tendon, [*dict.fromkeys([*driven_names, *others])], "tendon")
         driven = [
-            on[i - first] if first <= i < first + len(on) else None for i in actuators.outputs
+            driven_names[i - first] if first <= i < first + len(driven_names) else None
+            for i in actuators.outputs
         ]
         members = np.array([[x == name for x in driven] for name in names])
         return jnp.sum(jnp.where(members, state.actuator_states.force, 0), axis=1)
     tendons = state.parts.tendons
     assert tendons is not None
-    places = [_place(sensor, sensor.tendon, tendons.names, "tendon") for sensor in sensors]
+    places = [_index_of(sensor, sensor.tendon, tendons.names, "tendon") for sensor in sensors]
     chosen = Tendons([tendons.tendons[i] for i in places])
     if quantity == "length":
         return chosen.lengths(state.model, state.kinematics)
@@ -484,11 +485,11 @@ def _read_tendons(state: _State, sensors: Sequence[Any], quantity: str) -> Array
 def _read_actuators(state: _State, sensors: Sequence[Any], quantity: str) -> Array:
     assert state.parts.actuators is not None
     names = state.parts.actuators.names
-    places = [_place(sensor, sensor.actuator, names, "actuator") for sensor in sensors]
+    places = [_index_of(sensor, sensor.actuator, names, "actuator") for sensor in sensors]
     return take_rows(getattr(state.actuator_states, quantity), np.array(places, int))
 
 
-def _place(sensor: Sensor, name: str, names: Sequence[str], what: str) -> int:
+def _index_of(sensor: Sensor, name: str, names: Sequence[str], what: str) -> int:
     if name not in names:
         known = listed([repr(x) for x in names], 40) or "none"
         raise ArgumentError(
@@ -518,14 +519,16 @@ def _read_subtrees(state: _State, sensors: Sequence[Any], quantity: str) -> Arra
     X_B = first_root_centred(model, kinematics)
     links, X_L = places_from_first_root(model, kinematics, [x.frame for x in sensors])
     bodies = links.bodies.tolist()
-    members, parts = zip(*(_members(model, sensor, b) for sensor, b in zip(sensors, bodies)))
-    members, part = np.array(members, bool), jnp.stack(parts)
+    members, link_inertias = zip(
+        *(_members(model, sensor, b) for sensor, b in zip(sensors, bodies))
+    )
+    members, link_inertia = np.array(members, bool), jnp.stack(link_inertias)
 
     def total(of_bodies: Array, of_links: Array) -> Array:
         """The sums over the subtrees of quantities in axes of the world."""
         return matmul(jnp.asarray(members, model.dtype), of_bodies) + of_links
 
-    inertia = total(transform_inertia(X_B, model.inertia), transform_inertia(X_L, part))
+    inertia = total(transform_inertia(X_B, model.inertia), transform_inertia(X_L, link_inertia))
     # A subtree without mass is at the origin of its link.
     center = jnp.where(inertia[:, :1] > 0, inertia_center_of_mass(inertia), X_L.p)
     if quantity == "center_of_mass":
@@ -533,15 +536,15 @@ def _read_subtrees(state: _State, sensors: Sequence[Any], quantity: str) -> Arra
     (V, A), (V_L, A_L) = state.motions, state.motions_at(links)
     if quantity in ("force", "torque"):
         forces = inertial_force(model.inertia, V, A)
-        of_links = transform_force(X_L, inertial_force(part, V_L, A_L))
+        of_links = transform_force(X_L, inertial_force(link_inertia, V_L, A_L))
         if state.f_ext is not None:
             forces = forces - state.f_ext
-            # The external force on the body of a link acts on the link.
-            is_part = np.array([sensor.carried is not None for sensor in sensors])[:, None]
+            # For a link that is a part of a body, the external force on the body acts on the link.
+            is_part_of_body = np.array([sensor.carried is not None for sensor in sensors])[:, None]
             on_body = rows_or_world(
                 transform_force(X_B, state.f_ext), links.bodies, jnp.zeros(6, model.dtype)
             )
-            of_links = of_links - jnp.where(is_part, on_body, 0)
+            of_links = of_links - jnp.where(is_part_of_body, on_body, 0)
         _, X_P = places_from_first_root(
             model, kinematics, [x.frame for x in sensors], _stack([x.X_FP for x in sensors], model)
         )
@@ -549,7 +552,7 @@ def _read_subtrees(state: _State, sensors: Sequence[Any], quantity: str) -> Arra
         return wrench[:, :3] if quantity == "force" else wrench[:, 3:]
     momentum = total(
         transform_force(X_B, apply_inertia(model.inertia, V)),
-        transform_force(X_L, apply_inertia(part, V_L)),
+        transform_force(X_L, apply_inertia(link_inertia, V_L)),
     )
     if quantity == "angular_momentum":
         return momentum[:, 3:] - cross(center, momentum[:, :3])

@@ -5,19 +5,20 @@ disk. For a sphere, the plane contains the center and both points. For a cylinde
 orthogonal to the axis; the path on the cylinder is a helix, so its length is the hypotenuse of the
 length in the plane and the distance along the axis.
 
-A point at the distance l from the center of the disk with the radius r sees the disk up to its
-tangent, whose length is `s = sqrt(l^2 - r^2)`. The tangent touches the disk at the angle
-`alpha = acos(r / l)` from the point. For two points with the angle psi between them, the path has
-the length
+From a point at the distance l from the center of the disk with the radius r, the tangent of the
+disk has the length `s = sqrt(l^2 - r^2)`. Seen from the center, the angle between the point and the
+point of contact is `alpha = acos(r / l)`. For two points with the angle psi between them, the path
+has the length
 
     s_0 + s_1 + r (psi - alpha_0 - alpha_1) = g(l_0) + g(l_1) + r psi,    g(l) = s - r alpha.
 
 Without a side site, the path goes around the disk if the straight line crosses it, on the shorter
-side. With a side site outside, it goes around the longer side if the direction of the site is
-between the directions opposite to the two points. With a side site inside, the path does not go
-around the disk. Instead, where the straight line misses the disk, the path bends and touches the
-disk in the point where both of its parts have the same angle to the normal of the disk. A site is
-inside if its distance from the center of the shape is less than the radius, also for a cylinder.
+side. With a side site outside, the path goes around the longer side in one case: the direction from
+the center to the site is between the directions opposite to the two points. With a side site
+inside, the path does not go around the disk. Instead, where the straight line misses the disk, the
+path bends and touches the disk in the point where both of its parts have the same angle to the
+normal of the disk. A site is inside if its distance from the center of the shape is less than the
+radius, also for a cylinder.
 
 Source: MuJoCo, XML reference, tendon/spatial; the rule for sites outside of the shape is the
 observed behaviour of MuJoCo 4.0.
@@ -43,8 +44,8 @@ _MAX_ITERATIONS = 60
 class Line(NamedTuple):
     """A part of a tendon between two points.
 
-    - `length` () in m; `f_0`, `f_1` (3,): its derivatives by the two points. They are unit vectors
-      along the tendon at its ends, or zero for a line without length.
+    - `length` () in m; `f_0`, `f_1` (3,): its derivatives with respect to the two points. They are
+      unit vectors along the tendon at its ends, or zero for a line without length.
     """
 
     length: Array
@@ -56,7 +57,7 @@ class _Path(NamedTuple):
     """A path in the plane that touches the disk.
 
     - `used` (): whether the tendon takes this path; `length` () in m;
-    - `by_a`, `by_b` (2,): the derivatives of the length by the two points.
+    - `by_a`, `by_b` (2,): the derivatives of the length with respect to the two points.
     """
 
     used: Array
@@ -127,12 +128,14 @@ def _axes_of_sphere(x_0: Array, x_1: Array) -> Array:
     first = x_0 / jnp.where(l > 0, l, 1)
     normal = cross(x_0, x_1)
     sine = _length(normal)
-    # Up to rounding errors, any plane is right for points in line with the center.
-    skew = sine > 64 * jnp.finfo(x_0.dtype).eps * l * _length(x_1)
+    # For points in line with the center, any plane through this line is right.
+    spans_plane = sine > 64 * jnp.finfo(x_0.dtype).eps * l * _length(x_1)
     largest = jnp.arange(3) == jnp.argmax(jnp.abs(first))
     other = cross(first, jnp.where(largest, 0, jnp.ones_like(first)))
     other = other / jnp.where(l > 0, norm(jnp.where(l > 0, other, 1)), 1)
-    normal = jnp.where(skew, normal / jnp.where(skew, sine, 1), lax.stop_gradient(other))
+    normal = jnp.where(
+        spans_plane, normal / jnp.where(spans_plane, sine, 1), lax.stop_gradient(other)
+    )
     return jnp.stack([first, cross(normal, first)])
 
 
@@ -142,28 +145,33 @@ def _outer_path(
     """The path around the disk; `side` (2,): the side site."""
     l_a, l_b = _length(a), _length(b)
     # A point on the surface counts as outside, in spite of rounding errors.
-    edge = r * (1 - 64 * jnp.finfo(r.dtype).eps)
-    outside = (l_a >= edge) & (l_b >= edge) & (r > 0) & _differ(a, b)
+    least_distance = r * (1 - 64 * jnp.finfo(r.dtype).eps)
+    outside = (l_a >= least_distance) & (l_b >= least_distance) & (r > 0) & _differ(a, b)
     # Other values in place of points inside the disk, so that all derivatives are finite.
     radius = jnp.where(outside, r, 1)
     l_a, l_b = (jnp.maximum(jnp.where(outside, l, 2), radius) for l in (l_a, l_b))
     psi = _angle(a, b)
-    turn = jnp.where(psi <= jnp.pi, 1, -1)
+    sense = jnp.where(psi <= jnp.pi, 1, -1)
     used = _square(_nearest_point(a, b)) < r * r
     if side is not None and has_side is not None:
         # The shorter path passes all directions between a and b.
         sine = _cross(a, b)
-        behind = (sine * _cross(a, side) < 0) & (sine * _cross(side, b) < 0) & has_side
-        turn = jnp.where(behind, -turn, turn)
-        used = used | behind
-    angle = jnp.where(turn > 0, psi, 2 * jnp.pi - psi)
+        is_opposite = (sine * _cross(a, side) < 0) & (sine * _cross(side, b) < 0) & has_side
+        sense = jnp.where(is_opposite, -sense, sense)
+        used = used | is_opposite
+    angle = jnp.where(sense > 0, psi, 2 * jnp.pi - psi)
     length = _excess(l_a, radius) + _excess(l_b, radius) + radius * angle
 
-    def by_end(x: Array, l: Array, turn: Array) -> Array:
+    def by_end(x: Array, l: Array, sense: Array) -> Array:
         tangent = square_root((l - radius) * (l + radius))
-        return (tangent * x + turn * radius * _quarter_turn(x)) / (l * l)
+        return (tangent * x + sense * radius * _quarter_turn(x)) / (l * l)
 
-    return _Path(outside & used, length, by_end(a, l_a, -turn), by_end(b, l_b, turn))
+    return _Path(
+        outside & used,
+        length,
+        by_end(a, l_a, -sense),
+        by_end(b, l_b, sense),
+    )
 
 
 def _inner_path(a: Array, b: Array, r: Array, inside: Array) -> _Path:
@@ -177,15 +185,15 @@ def _inner_path(a: Array, b: Array, r: Array, inside: Array) -> _Path:
     a, b = (jnp.where(used, x, jnp.asarray(y, x.dtype)) for x, y in ((a, [2, 0]), (b, [0, 2])))
     l_a, l_b, r = (jnp.where(used, x, y) for x, y in ((l_a, 2.0), (l_b, 2.0), (r, 1.0)))
     psi = _angle(a, b)
-    turn = jnp.where(psi <= jnp.pi, 1, -1)
-    psi = jnp.where(turn > 0, psi, 2 * jnp.pi - psi)
+    sense = jnp.where(psi <= jnp.pi, 1, -1)
+    psi = jnp.where(sense > 0, psi, 2 * jnp.pi - psi)
     fixed = lax.stop_gradient((l_a, l_b, r, psi))
     phi = lax.stop_gradient(_touching_angle(*fixed))
     # One more step of Newton's method, with a constant slope, has the first derivatives of the
     # exact angle.
     slope = lax.stop_gradient(_mismatch_rate(phi, *fixed))
     phi = phi - _mismatch(phi, l_a, l_b, r, psi) / slope
-    point = r / l_a * (jnp.cos(phi) * a + turn * jnp.sin(phi) * _quarter_turn(a))
+    point = r / l_a * (jnp.cos(phi) * a + sense * jnp.sin(phi) * _quarter_turn(a))
     (d_a, by_a), (d_b, by_b) = ((_length(x - point), x - point) for x in (a, b))
     return _Path(used, d_a + d_b, by_a / d_a, by_b / d_b)
 
@@ -205,7 +213,7 @@ def _touching_angle(l_a: Array, l_b: Array, r: Array, psi: Array) -> Array:
         after = jnp.where(inner, newton, (low + high) / 2)
         return after, low, high, count + 1, jnp.abs(after - phi)
 
-    # The number of right digits doubles in each step of Newton's method. So after a change by
+    # The number of correct digits doubles in each step of Newton's method. So after a change by
     # sqrt(eps), one more step leaves only rounding errors.
     enough = np.sqrt(jnp.finfo(psi.dtype).eps).astype(psi.dtype) * psi
 
@@ -213,7 +221,8 @@ def _touching_angle(l_a: Array, l_b: Array, r: Array, psi: Array) -> Array:
         *_, count, change = state
         return (count < _MAX_ITERATIONS) & (change > enough)
 
-    # The mirror image for a straight border instead of the disk.
+    # The start is exact if a and b are close to the disk, where its border is nearly straight: the
+    # heights of a and b above the border divide the angle.
     start = psi * (l_a - r) / (l_a - r + l_b - r)
     state = start, jnp.zeros_like(psi), psi, jnp.zeros((), jnp.int32), jnp.ones_like(psi)
     phi = lax.while_loop(unfinished, body, state)[0]
@@ -230,10 +239,10 @@ def _mismatch(phi: Array, l_a: Array, l_b: Array, r: Array, psi: Array) -> Array
 
 
 def _mismatch_rate(phi: Array, l_a: Array, l_b: Array, r: Array, psi: Array) -> Array:
-    """The derivative of `_mismatch` by phi, which is positive."""
+    """The derivative of `_mismatch` with respect to phi, which is positive."""
 
     def rate(l, angle):
-        # The square of the distance is not by the law of cosines, which loses digits.
+        # The square of the distance. The law of cosines would lose digits.
         square = (l - r) ** 2 + 4 * l * r * jnp.sin(angle / 2) ** 2
         return l * (l - r * jnp.cos(angle)) / square
 
@@ -248,7 +257,7 @@ def _excess(l: Array, r: Array) -> Array:
 
 @_excess.defjvp
 def _(primals, tangents):
-    # The derivatives of the two terms by l are infinite at l = r. Their sum is finite.
+    # The derivatives of the two terms with respect to l are infinite at l = r. Their sum is finite.
     (l, r), (dl, dr) = primals, tangents
     return _excess(l, r), square_root((l - r) * (l + r)) / l * dl - _tangent_angle(l, r) * dr
 

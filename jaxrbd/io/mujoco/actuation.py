@@ -27,8 +27,8 @@ class ReadActuators(NamedTuple):
     - `controls`: for each actuator the index of its control in MuJoCo's `ctrl`;
     - `activations`: for each actuator the index of its activation in MuJoCo's `act`, or -1;
     - `delays`: for each actuator the delay of its control in s;
-    - `holds`: for each actuator whether the delayed control is the last one that is old enough;
-      otherwise it is interpolated.
+    - `holds`: for each actuator whether the delayed control is the last sample before the delay;
+      otherwise it is interpolated between two samples.
     """
 
     actuators: AffineActuators
@@ -89,7 +89,7 @@ def read_actuators(source: Source, tendons: Tendons, sites: dict[str, str]) -> R
         gain,
         bias,
         gear=[
-            # The vectors of other transmissions are products with the gears.
+            # The vectors of other transmissions are multiplied by the gears already.
             source.gear(i) if isinstance(x, str | Tendon | SliderCrank) else 1.0
             for i, x in zip(kept, driven)
         ],
@@ -115,9 +115,10 @@ def read_actuators(source: Source, tendons: Tendons, sites: dict[str, str]) -> R
 
 
 def _limited_joints(source: Source, kept: list[int]) -> np.ndarray:
-    """The joints that the actuators `kept` drive, and all joints with a range, if it matters.
+    """The joints that the actuators `kept` drive.
 
-    It does if an actuator acts on several joints.
+    If an actuator acts on several joints, all joints with a force range are added, because the
+    range limits the sum of the forces on a joint.
     """
     driven = [source.driven_joint(actuator) for actuator in kept]
     joints = [*dict.fromkeys(joint for joint in driven if joint is not None)]
@@ -227,7 +228,7 @@ def _read_filter(
 
 
 def _fault(source: Source, actuator: int) -> str | None:
-    """The feature of an actuator that is not carried over, or None."""
+    """The feature of an actuator that jaxrbd does not have, or None."""
     m, transmission = source.m, source.transmission(actuator)
     allowed = ("joint", "jointinparent", "tendon", "site", "slidercrank")
     if transmission not in allowed:

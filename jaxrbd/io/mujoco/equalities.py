@@ -20,7 +20,7 @@ from .source import Source
 
 
 class Polynomial(eqx.Module):
-    """The polynomial of a value x in a value y: two joint coordinates, or two tendon lengths.
+    """A polynomial that gives x for y: two joint coordinates, or two tendon lengths.
 
     `x = rest[0] + sum_k coefficients_k (y - rest[1])^k`.
 
