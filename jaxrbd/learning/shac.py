@@ -114,9 +114,8 @@ class Shac:
             self.policy_observation, states.observation, "policy_observation"
         )
         check_mirror(self, size, env.action_size)
-        policy = networks.new_policy(
-            policy_key, (size, *self.hidden, env.action_size), dtype, self.log_std
-        )
+        sizes = size, *self.hidden, env.action_size
+        policy = networks.new_policy(policy_key, sizes, dtype, self.log_std)
         size = networks.observation_size(
             self.critic_observation, states.observation, "critic_observation"
         )
