@@ -33,51 +33,70 @@ displacements = jax.jit(POSTURES.displacements)
 joint_positions = jax.jit(POSTURES.joint_positions)
 
 
-def sway(time):
-    """The displacement of the pendulum, which is sin(2 pi t / T) times its amplitude."""
-    rate = np.sqrt(9.81 / 0.8)
-    return 0.1 * (1 - 1 / np.cosh(rate * PERIOD / 4)) * np.sin(2 * np.pi * time / PERIOD)
+base_path = jax.jit(POSTURES.base_path)
+RATE = np.sqrt(9.81 / 0.8)
+COMMANDS = [(0.6, 0.0, 0.0), (-0.3, 0.2, 0.5)]
 
 
-@pytest.mark.parametrize("command", [(0.6, 0.0, 0.0), (-0.3, 0.2, 0.5)])
+def paths(times, command):
+    """The paths of the base and of both feet on the ground, (steps, 2) and (steps, 2, 3)."""
+    command = jnp.array(command)
+    base = np.array([base_path(GAIT, t, command) for t in times])
+    feet = np.array([displacements(GAIT, t, command) for t in times]) + PLACES
+    feet[..., :2] += base[:, None]
+    return base, feet
+
+
+@pytest.mark.parametrize("command", [(0.6, 0.0, 0.0), (-0.3, 0.2, 0.0)])
 def test_standing_feet_do_not_move_on_the_ground(command):
-    """In the frame of the base, they move with minus the velocity of the command."""
-    times = np.linspace(0.36, 0.69, 12)  # the first foot stands, the second one swings
-    found = np.array([displacements(GAIT, t, jnp.array(command)) for t in times])
+    """The first foot stands in the second half of the period."""
+    _, feet = paths(np.linspace(0.355, 0.695, 12), command)
+    np.testing.assert_allclose(feet[:, 0], feet[:1, 0].repeat(12, axis=0), atol=1e-7)
+    np.testing.assert_allclose(feet[:, 0], PLACES[:1].repeat(12, axis=0), atol=1e-7)
+
+
+def test_turning_moves_each_foot_with_the_velocity_of_its_place():
+    """From the start to the end of the time on the ground, minus this velocity times T / 2."""
     x, y, _ = PLACES[0]
-    velocity = np.array([command[0] - command[2] * y, command[1] + command[2] * x])
-    way = found[:, 0, :2] - [[0, sway(t)] for t in times]
-    np.testing.assert_allclose(way - way[0], -velocity * (times - times[0])[:, None], atol=1e-7)
-    np.testing.assert_allclose(found[:, 0, 2], 0, atol=1e-9)
-    # The middle of the way is below the place of the foot.
-    middle = displacements(GAIT, 0.75 * PERIOD, jnp.array(command))
-    np.testing.assert_allclose(middle[0, :2], [0, sway(0.75 * PERIOD)], atol=1e-7)
+    h, command = 1e-6, jnp.array([-0.3, 0.2, 0.5])
+    start, end = (displacements(GAIT, t, command)[0] for t in (PERIOD / 2 + h, PERIOD - h))
+    velocity = np.array([-0.3 - 0.5 * y, 0.2 + 0.5 * x, 0])
+    np.testing.assert_allclose(end - start, -velocity * PERIOD / 2, atol=1e-5)
 
 
-def test_swinging_feet_return_and_rise_to_the_height_of_a_step():
-    command = jnp.array([0.6, 0.0, 0.0])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_base_is_a_pendulum_over_the_standing_foot(command):
+    """Its acceleration, by differences; its mean velocity is that of the command."""
+    h = 1e-3
+    for foot, times in ((1, np.linspace(0.05, 0.3, 6)), (0, np.linspace(0.4, 0.65, 6))):
+        before, at, after = (paths(times + d, command)[0] for d in (-h, 0, h))
+        # A foot of the phase 1/2 stands in the first half, where the base leans towards it.
+        standing = np.array([0, PLACES[foot, 1]])
+        np.testing.assert_allclose(
+            (before - 2 * at + after) / h**2, RATE**2 * (at - standing), atol=1e-4
+        )
+    start, end = (base_path(GAIT, t, jnp.array(command)) for t in (1e-9, PERIOD / 2 - 1e-9))
+    np.testing.assert_allclose(end - start, np.array(command[:2]) * PERIOD / 2, atol=1e-6)
+    # Over half a period, the sideways velocity is reversed; at the middle, the base is nearest.
+    middle = base_path(GAIT, PERIOD / 4, jnp.zeros(3))
+    lean = 0.1 * (1 - 1 / np.cosh(RATE * PERIOD / 4))
+    np.testing.assert_allclose(middle, [0, -lean], atol=1e-9)
+    assert 0.01 < lean < 0.03
+
+
+def test_swinging_feet_move_two_steps_and_rise_to_the_height_of_a_step():
     times = np.linspace(0, PERIOD / 2, 41)
-    first, second = np.moveaxis([displacements(GAIT, t, command) for t in times], 1, 0)
+    _, feet = paths(np.append(times[:-1], times[-1] - 1e-9), (0.6, 0.0, 0.0))
+    first, second = np.moveaxis(feet - PLACES, 1, 0)
     step = 0.6 * PERIOD / 2
-    np.testing.assert_allclose(first[[0, -1], 0], [-step / 2, step / 2], atol=1e-7)
-    np.testing.assert_allclose(first[20], [0, sway(PERIOD / 4), HEIGHT], atol=1e-7)
+    np.testing.assert_allclose(first[[0, 20, 40], 0], [-step, 0, step], atol=1e-7)
+    np.testing.assert_allclose(first[20], [0, 0, HEIGHT], atol=1e-7)
     assert np.all(np.diff(first[:21, 2]) > 0)
     assert np.all(np.diff(first[20:, 2]) < 0)
     # Both at lift-off and at touch-down, the foot has no velocity on the ground.
-    dt = times[1]
     for end in (first[1] - first[0], first[-1] - first[-2]):
-        np.testing.assert_allclose(end[0] / dt, -0.6, atol=0.1)
-        np.testing.assert_allclose(end[2] / dt, 0, atol=0.1)
-    np.testing.assert_allclose(second[:, 2], 0, atol=1e-9)
-
-
-def test_the_base_moves_over_the_standing_foot():
-    """A quarter of the period after its start, the second foot, on the right, stands."""
-    found = displacements(GAIT, PERIOD / 4, jnp.zeros(3))
-    np.testing.assert_allclose(found[:, 1], sway(PERIOD / 4), atol=1e-9)
-    assert 0.01 < sway(PERIOD / 4) < 0.03
-    later = displacements(GAIT, 0.75 * PERIOD, jnp.zeros(3))
-    np.testing.assert_allclose(later[:, 1], -found[:, 1], atol=1e-9)
+        np.testing.assert_allclose(end / times[1], 0, atol=0.12)
+    np.testing.assert_allclose(second, 0, atol=1e-7)
 
 
 def test_positions_between_the_grid_are_linear_and_belong_to_the_leg():
@@ -224,14 +243,16 @@ def test_an_episode_starts_at_any_moment_of_the_gait(walk, params, key):
     times, period = np.asarray(found.time), float(params.gait[0])
     assert 0 <= times.min() < 0.1 * period
     assert 0.9 * period < times.max() < period
-    center = jax.jit(walk.center)
+    center, walk_path = jax.jit(walk.center), jax.jit(params.postures.base_path)
     for i in range(4):
         time, command, h = found.time[i], found.command[i], 1e-6
         np.testing.assert_allclose(found.q[i, 7:], center(params, time, command))
         np.testing.assert_array_equal(found.past[i][0], found.q[i, 7:])
         change = center(params, time + h, command) - center(params, time - h, command)
         np.testing.assert_allclose(found.v[i, 6:], change / (2 * h), atol=1e-5)
-        np.testing.assert_array_equal(found.v[i, [0, 1, 5]], command)
+        path = walk_path(params.gait, time + h, command) - walk_path(params.gait, time - h, command)
+        np.testing.assert_allclose(found.v[i, :2], path / (2 * h), atol=1e-5)
+        np.testing.assert_array_equal(found.v[i, 2:6], [0, 0, 0, command[2]])
     np.testing.assert_allclose(found.distance.min(axis=1), 0, atol=1e-9)
 
 

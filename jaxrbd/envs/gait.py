@@ -1,13 +1,15 @@
 """The joint positions of a gait: each foot steps along the commanded velocity.
 
 A foot swings in one half of the period T and stands in the other half. While it stands, it does not
-move on the ground, so in the frame of the base it moves backwards with the velocity u of the
-command at its place. In the swing it returns, and its height is half a period of `sin^2`.
+move on the ground. In the swing its height is half a period of `sin^2`.
 
-The base moves sideways as a pendulum over the standing feet does. The linear inverted pendulum of
-height z has the periodic motion `y(t) = y_s (1 - cosh(w t) / cosh(w T / 4))`, with
-`w = sqrt(g / z)`, for standing feet at y_s and the time t from the middle of a step. So the largest
-displacement is `y_s (1 - 1 / cosh(w T / 4))`; here it is the amplitude of a sine.
+In each half of the period, the base moves as a linear inverted pendulum of height z over the
+standing feet, with the acceleration `w^2 (b - b_s)` for the place b of the base, the place b_s of
+the standing feet, and `w = sqrt(g / z)`. With the time t from the middle of the half, the motion
+that repeats in each half has two parts:
+
+- along the command, `b = L / 2 sinh(w t) / sinh(w T / 4)`, with the step length L;
+- towards the standing feet at b_s, `b = b_s (1 - cosh(w t) / cosh(w T / 4))`.
 
 Inverse kinematics finds the joint positions for displacements of the feet on a grid; between them
 the positions are interpolated linearly. The masses and the forces do not enter, so the robot does
@@ -70,6 +72,17 @@ class GaitPostures(NamedTuple):
     places: Parameter
     phases: Parameter
 
+    def base_path(
+        self, gait: Float[Array, "2"], time: Float[Array, ""], command: Float[Array, "3"]
+    ) -> Float[Array, "2"]:
+        """The place of the base in m: x and y relative to the place where the feet stand evenly.
+
+        This place jumps forward by a step at each half of the period. The arguments are as for
+        `displacements`.
+        """
+        along, aside = self._pendulum(gait, time)
+        return command[:2] * along * gait[0] / 2 - aside
+
     def displacements(
         self, gait: Float[Array, "2"], time: Float[Array, ""], command: Float[Array, "3"]
     ) -> Float[Array, "f 3"]:
@@ -85,18 +98,30 @@ class GaitPostures(NamedTuple):
         turned = jnp.stack([-places[:, 1], places[:, 0]], axis=1)
         # The length of a step: the way of the base while the foot stands.
         length = (command[:2] + command[2] * turned) * period / 2
+        along, aside = self._pendulum(gait, time)
         s = phase * 2  # from 0 to 1 in the swing, and from 1 to 2 on the ground
         swings = s < 1
-        # In the swing, the foot moves two lengths on the ground, along a smooth step; the base
-        # moves one length.
-        along = jnp.where(swings, s * s * (6 - 4 * s) - s - 0.5, 1.5 - s)
+        # In the swing, the foot moves two step lengths on the ground, from one behind to one before
+        # the standing feet.
+        ahead = jnp.where(swings, s * s * (6 - 4 * s) - 1, 0)
         rise = jnp.where(swings, jnp.sin(np.pi * s) ** 2, 0)
+        level = (ahead - along)[:, None] * length + aside
+        return jnp.concatenate([level, height * rise[:, None]], axis=1)
+
+    def _pendulum(
+        self, gait: Float[Array, "2"], time: Float[Array, ""]
+    ) -> tuple[Float[Array, ""], Float[Array, "2"]]:
+        """The two parts of the motion of the base: in step lengths, and in m away from the feet."""
+        period = gait[0]
+        places, phases = jnp.asarray(self.places), jnp.asarray(self.phases)
         rate = jnp.sqrt(GRAVITY / jnp.abs(jnp.mean(places[:, 2])))
-        share = 1 - 1 / jnp.cosh(rate * period / 4)
+        half = time / period * 2
+        x, end = rate * (half % 1 - 0.5) * period / 2, rate * period / 4
         # In the first half of the period, the feet of the phase 1/2 stand.
-        swing = jnp.cos(2 * np.pi * phases)[:, None]
-        sway = share * jnp.mean(places[:, :2] * swing, axis=0) * jnp.sin(2 * np.pi * time / period)
-        return jnp.concatenate([along[:, None] * length + sway, height * rise[:, None]], axis=1)
+        swinging = jnp.mean(places[:, :2] * jnp.cos(2 * np.pi * phases)[:, None], axis=0)
+        sign = jnp.where(half % 2 < 1, 1, -1)
+        away = swinging * sign.astype(places.dtype)
+        return jnp.sinh(x) / jnp.sinh(end) / 2, away * (1 - jnp.cosh(x) / jnp.cosh(end))
 
     def joint_positions(
         self,

@@ -221,7 +221,7 @@ class LeggedEnv(Env):
         """A random start near the home posture, with the lowest point on the ground.
 
         A robot with the postures of a gait starts at a random moment of the gait, with the
-        velocities of the gait and of the command.
+        velocities of the gait.
         """
         model, (joints, speed) = params.model, params.start
         joint_key, speed_key, command_key = jax.random.split(key, 3)
@@ -258,10 +258,14 @@ class LeggedEnv(Env):
         if params.postures is None:
             return time, params.home, jnp.zeros(model.nv, model.dtype)
         time = params.gait[0] * jax.random.uniform(key, (), model.dtype)
-        positions, rates = jax.jvp(
-            lambda time: self.center(params, time, command), (time,), (jnp.ones_like(time),)
-        )
-        base = jnp.zeros(6, model.dtype).at[np.array([0, 1, 5])].set(command)
+
+        def motion(time):
+            positions = self.center(params, time, command)
+            return positions, params.postures.base_path(params.gait, time, command)
+
+        one = jnp.ones_like(time)
+        (positions, _), (rates, velocity) = jax.jvp(motion, (time,), (one,))
+        base = jnp.concatenate([velocity, jnp.zeros(3, model.dtype), command[2:]])
         return time, params.home.at[7:].set(positions), jnp.concatenate([base, rates])
 
     def _acting(self, params: LeggedParams) -> Array | bool:
