@@ -210,6 +210,14 @@ def test_the_joints_put_the_feet_at_their_displacements(walk, params):
         assert q[7] == home[7]  # the neck is in no leg
 
 
+def test_the_place_of_the_base_does_not_enter(params):
+    """A posture that is turned by 1 rad and stands elsewhere has the same joint positions."""
+    turned = params.home.at[:7].set([3.0, 2, 1, 0, 0, np.sin(0.5), np.cos(0.5)])
+    found = envs.gait_postures(params.model, turned, ["left_toe", "right_toe"], [0.0, 0.5])
+    np.testing.assert_allclose(found.positions, params.postures.positions, atol=1e-9)
+    np.testing.assert_allclose(found.places, params.postures.places, atol=1e-12)
+
+
 def test_the_targets_of_the_servos_are_those_of_the_gait_and_the_action(
     walk, params, key, monkeypatch
 ):
@@ -284,6 +292,8 @@ def test_wrong_gaits_are_refused(params):
     model, home = params.model, params.home
     with pytest.raises(ArgumentError, match=r"phases has 0.0 and 0.5 for 'left_toe', expected one"):
         envs.gait_postures(model, home, ["left_toe", "right_toe", "left_toe"], [0.0, 0.5, 0.5])
+    with pytest.raises(ArgumentError, match="phases has 1 values, expected 2, one per frame"):
+        envs.gait_postures(model, home, ["left_toe", "right_toe"], [0.0])
     with pytest.raises(ArgumentError, match="joint 'left_roll' moves two feet, expected a leg"):
         envs.gait_postures(model, home, ["left_toe", "left_shank"], [0.0, 0.5])
     with pytest.raises(ArgumentError, match="the foot 'left_thigh' is not below the base"):

@@ -34,6 +34,7 @@ from jaxtyping import Float
 
 from .._math.cast import cast
 from ..algorithms.kinematics import frame_placement, frame_placements
+from ..configuration import neutral
 from ..errors import ArgumentError
 from ..inverse_kinematics import FrameTask, inverse_kinematics
 from ..model import Model
@@ -180,9 +181,14 @@ def gait_postures(
     repetitions; `phases`: their phases. Feet keep their orientation where their legs have six
     joints or more.
 
-    Raises ArgumentError for two phases of one foot, for a joint that moves two feet, and for a foot
-    that is not below the base or that its leg cannot lift.
+    Raises ArgumentError for another number of phases than frames, for two phases of one foot, for a
+    joint that moves two feet, and for a foot that is not below the base or that its leg cannot
+    lift.
     """
+    if len(phases) != len(frames):
+        raise ArgumentError(
+            f"phases has {len(phases)} values, expected {len(frames)}, one per frame"
+        )
     found: dict[int, float] = {}
     for frame, phase in zip(map(model.frame_index, frames), phases):
         if found.setdefault(frame, phase) != phase:
@@ -200,8 +206,8 @@ def gait_postures(
     rigid = tuple(bool(count >= 6) for count in np.sum(legs, axis=1))
     fixed = [name for name, count in zip(model.joint_names[1:], feet_of_joint) if not count]
     locked = (model.joint_names[0], *fixed)
-    X_WF = frame_placements(model, home)
-    places = np.asarray(X_WF.p)[rows] - np.asarray(home[:3])
+    home = home.at[:7].set(neutral(model)[:7])  # the base is at the world's origin
+    places = np.asarray(frame_placements(model, home).p)[rows]
     for foot, place in zip(feet, places):
         if not place[2] < 0:
             raise ArgumentError(f"the foot {foot!r} is not below the base in the posture")

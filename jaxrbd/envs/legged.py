@@ -27,7 +27,7 @@ from .gait import GRAVITY, GaitPostures
 TIME_STEP = 0.02  # s, between two actions
 SUBSTEPS = 5  # of the physics
 # The weights of the reward terms that differ for a robot that follows the postures of a gait.
-GAIT_WEIGHTS = {"alive": 2.0, "posture": 8.0, "velocity": 3.0, "gait": 2.0, "action_rate": 0.003}
+GAIT_WEIGHTS = {"alive": 2.0, "posture": 8.0, "velocity": 3.0, "gait": 4.0, "action_rate": 0.003}
 
 
 class LeggedParams(NamedTuple):

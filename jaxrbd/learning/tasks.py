@@ -48,7 +48,7 @@ _SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
         "rate": 2e-3,
         "log_std": -2.5,
         "last_noise": 0.0,
-        "updates": 400,
+        "updates": 300,
     },
     ("quadruped-trot", "shac"): {"updates": 300, "rate": 2e-3, "last_noise": 0.0},
     ("HalfCheetah-v5", "ppo"): {**_RUNNERS, "updates": 500},
@@ -58,6 +58,7 @@ _SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
 # Settings of the environment in a training, by task and algorithm.
 _TRAINING_SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
     ("quadruped-trot", "apg"): {"episode_steps": 100},
+    ("humanoid-walk", "shac"): {"episode_steps": 100},
 }
 
 
