@@ -308,7 +308,7 @@ def _in_one_batch(X: Pose | None, rows: Array) -> tuple[Pose | None, Array]:
     if X is None:
         return None, rows
     X = in_one_batch(X)
-    batch = np.broadcast_shapes(X.p.shape[1:-1], rows.shape[1:-1])
+    batch = jnp.broadcast_shapes(X.p.shape[1:-1], rows.shape[1:-1])
     return X, jnp.broadcast_to(rows, (len(rows), *batch, rows.shape[-1]))
 
 

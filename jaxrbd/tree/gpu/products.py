@@ -70,7 +70,7 @@ def poses_in_roots(topology: Topology, X: Pose) -> Pose:
 
 def in_one_batch(X: Pose) -> Pose:
     """The poses (nb, *batch), where an axis of the batch may have the size 1 in R or in p alone."""
-    batch = np.broadcast_shapes(X.R.shape[1:-2], X.p.shape[1:-1])
+    batch = jnp.broadcast_shapes(X.R.shape[1:-2], X.p.shape[1:-1])
     return Pose(
         jnp.broadcast_to(X.R, (len(X.R), *batch, 3, 3)),
         jnp.broadcast_to(X.p, (len(X.p), *batch, 3)),
