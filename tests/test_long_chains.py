@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -119,7 +120,7 @@ ROBOTS = {
 }
 
 
-@pytest.mark.parametrize("name", nightly.all_but(["branched", "coupled"], ROBOTS))
+@pytest.mark.parametrize("name", nightly.all_but(["branched"], ROBOTS))
 def test_forward_dynamics_inverts_inverse_dynamics(name):
     """All joint kinds in all places, external forces, dissipation, armature, and coupled joints."""
     model = ROBOTS[name]()
@@ -131,9 +132,16 @@ def test_forward_dynamics_inverts_inverse_dynamics(name):
     close(by_poses, expected[2], 1e-11)
 
 
-def test_derivatives_of_forward_dynamics():
+DERIVATIVES = {
+    "ball": lambda: zoo.build(["spherical", "revolute"], [-1, 0], seed=4),
+    "branched": branched,
+}
+
+
+@pytest.mark.parametrize("name", nightly.all_but(["ball"], DERIVATIVES))
+def test_derivatives_of_forward_dynamics(name):
     """In both modes and in a batch, with respect to the state, the forces and the inertias."""
-    model = branched()
+    model = DERIVATIVES[name]()
     q, v, tau, f_ext = zoo.state(model)
     inertia = model.inertia
 
@@ -161,6 +169,7 @@ def test_derivatives_of_forward_dynamics():
         close(work, jnp.sum(weights * expected[k]), 1e-10)
 
 
+@pytest.mark.slow
 def test_a_massless_link_in_the_middle_of_a_chain():
     """Neither the link nor its joint has inertia; the chain below it has."""
     model = zoo.chain(4)
@@ -171,7 +180,7 @@ def test_a_massless_link_in_the_middle_of_a_chain():
 
 def test_rounding_in_single_precision():
     """Lever arms are short: a chain at rest loses few digits, where loops lose four."""
-    n = 48
+    n = 32
     spec = rbd.model.JointSpec
     rod = rbd.model.link_inertia(0.5, (0.02, 0.0, 0.15), np.diag([0.004, 0.005, 0.001]))
     names, place = [f"l{i}" for i in range(n)], rbd.model.placement_matrix((0.0, 0.0, 0.3))
@@ -179,36 +188,22 @@ def test_rounding_in_single_precision():
     joints = [spec(x, axis, y, x, place) for x, y, axis in zip(names, [None, *names], axes)]
     double = rbd.build_model([rbd.model.Link(name, rod) for name in names], joints)
     single = jax.tree.map(lambda x: x.astype(jnp.float32), double)
-    double = jax.tree.map(lambda x: x.astype(jnp.float64), single)
+    double = jax.tree.map(lambda x: x.astype(float), single)
     tau = np.random.default_rng(0).normal(size=n).astype(np.float32)
     zero = np.zeros(n, np.float32)
-    exact = rbd.aba(double, *(np.array(x, np.float64) for x in (zero, zero, tau)))
-    found = in_parallel(rbd.forward_dynamics)(single, zero, zero, tau)
+    exact = np.array(rbd.aba(double, *(jnp.array(x, float) for x in (zero, zero, tau))))
+    operands = single, *map(jnp.array, (zero, zero, tau))
+    found = in_parallel(rbd.forward_dynamics)(*operands)
     assert found.dtype == jnp.float32
-    size = jnp.max(jnp.abs(exact))
-    assert jnp.max(jnp.abs(found - exact)) < 2e-6 * size
-    loops = rbd.forward_dynamics(single, zero, zero, tau)
-    assert jnp.max(jnp.abs(loops - exact)) > 1e-4 * size
-
-
-def operations(program):
-    """The number of operations of a traced program, and the lengths of its loops."""
-    count, loops = 0, []
-    for equation in program.eqns:
-        count += 1
-        if equation.primitive.name == "scan":
-            loops.append(equation.params["length"])
-        assert equation.primitive.name != "while"
-        for inner in jax.core.jaxprs_in_params(equation.params):
-            inner_count, inner_loops = operations(inner)
-            count, loops = count + inner_count, loops + inner_loops
-    return count, loops
+    size = np.max(np.abs(exact))
+    assert np.max(np.abs(np.array(found) - exact)) < 2e-6 * size
+    assert np.max(np.abs(np.array(rbd.forward_dynamics(*operands)) - exact)) > 1e-4 * size
 
 
 def test_the_depth_is_logarithmic():
     """For twice the links the programs grow by a constant; loops are over the rows of 6x6."""
 
-    def sizes(n):
+    def size(n):
         model = zoo.chain(n)
         q, v, a, _ = zoo.state(model)
 
@@ -216,14 +211,16 @@ def test_the_depth_is_logarithmic():
             return rbd.rnea(model, q, v, a), rbd.forward_dynamics(model, q, v, a)
 
         with tree.implementation("parallel"):
-            count, loops = operations(jax.make_jaxpr(both)(q, v, a).jaxpr)
-        assert set(loops) == {6}
-        return count
+            program = str(jax.make_jaxpr(both)(q, v, a))
+        assert set(re.findall(r"length=(\d+)", program)) == {"6"}
+        assert "while[" not in program
+        return program.count(" = ")
 
-    first, second, third = map(sizes, (9, 17, 33))
-    assert third - second == second - first
+    first, second, third = map(size, (17, 33, 65))
+    assert abs((third - second) - (second - first)) < 0.05 * first
 
 
+@pytest.mark.slow
 def test_an_exported_program_has_any_batch_size():
     model = zoo.small()
     q, v, a, _ = zoo.state(model)

@@ -1,12 +1,15 @@
-"""Passes of logarithmic depth: associative scans along the heavy paths of a tree.
+"""Passes of logarithmic depth: associative products along the heavy paths of a tree.
 
 The heavy child of a node is the child with the most descendants. Each node and its heavy child are
 on one heavy path. A path from the world to a node uses parts of at most `1 + log2(n)` heavy paths,
 so the paths of a tree of n nodes have at most that many levels: the paths that start at the world
 are level 0, and a path that starts below a node of level k is on level k + 1. A chain is one path.
 
-`lax.associative_scan` computes all products along the paths of one level. Its depth is twice the
-logarithm of the number of nodes of the level. A loop over the nodes has n steps.
+All products along the paths of one level are computed at once, by doubling: each step doubles the
+number of factors of each product. So a path of m nodes takes log2(m) steps, where a loop takes m.
+`lax.associative_scan` computes the same products with 2 log2(m) steps and fewer operations. For
+forward dynamics of a chain of 256 links, the program of a GPU has 981 kernels with it, and 559
+kernels by doubling; and it takes three times as long to compile.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 from .._math.implementations import paths_selected
 from .._math.rows import merge_rows, take_rows
@@ -65,16 +68,27 @@ class Level(NamedTuple):
 
 
 def _scan(join: Join, x: Any, is_first: np.ndarray, reverse: bool = False) -> Any:
-    """The products of the rows in order; a row with `is_first` starts a new product."""
-    if np.sum(is_first) == 1:
-        return lax.associative_scan(join, x, reverse=reverse)
+    """The products of the rows in order; a row with `is_first` starts a new product.
 
-    def join_in_path(first, second):
-        (starts, x), (starts_here, y) = first, second
-        joined = jax.tree.map(functools.partial(select_rows, starts_here), y, join(x, y))
-        return starts | starts_here, joined
+    Before step k, the product of a row has its last 2^k factors. The product 2^k rows before it has
+    the factors before these.
+    """
+    firsts = is_first[::-1] if reverse else is_first
+    place = np.arange(len(firsts)) - np.maximum.accumulate(np.where(firsts, range(len(firsts)), 0))
+    place = place[::-1] if reverse else place
+    reach = 1
+    while np.any(place >= reach):
+        grows = place >= reach
+        index = np.arange(len(place)) + (reach if reverse else -reach)
+        before = rows_of(x, np.where(grows, index, 0))
+        x = jax.tree.map(functools.partial(select_rows, grows), join(before, x), x)
+        reach *= 2
+    return x
 
-    return lax.associative_scan(join_in_path, (jnp.asarray(is_first), x), reverse=reverse)[1]
+
+def rows_of(x: Any, index: np.ndarray) -> Any:
+    """The rows of all arrays of a pytree."""
+    return jax.tree.map(lambda x: take_rows(x, index), x)
 
 
 def select_rows(condition: Any, x: Any, y: Array) -> Array:
@@ -128,12 +142,12 @@ def products_from_world(
     """
     parents, done, found = np.array(parents, int), [np.array([-1])], [world]
     for level in heavy_paths(parents):
-        x = jax.tree.map(lambda x, rows=level.nodes: take_rows(x, rows), elements)
+        x = rows_of(elements, level.nodes)
         starts = np.flatnonzero(level.is_start)
         place = {node: row for row, node in enumerate(np.concatenate(done).tolist())}
         above = np.array([place[parent] for parent in parents[level.nodes[starts]].tolist()])
-        rows_above = jax.tree.map(lambda *x, i=above: take_rows(jnp.concatenate(x), i), *found)
-        first = join(rows_above, jax.tree.map(lambda x, i=starts: take_rows(x, i), x))
+        rows_above = rows_of(jax.tree.map(lambda *x: jnp.concatenate(x), *found), above)
+        first = join(rows_above, rows_of(x, starts))
         x = jax.tree.map(lambda x, first, i=starts: x.at[i].set(first), x, first)
         found.append(level.products_from_starts(join, x))
         done.append(level.nodes)
@@ -163,8 +177,7 @@ def sums_of_children(
     levels = heavy_paths(parents)
     for level in reversed(levels):
         own = take_rows(rows, level.nodes)
-        data = jax.tree.map(lambda x, i=level.nodes: take_rows(x, i), nodes)
-        addends = to_parents(level, own, data)
+        addends = to_parents(level, own, rows_of(nodes, level.nodes))
         finished.append(own + level.of_heavy_child(addends))
         starts = np.flatnonzero(level.is_start)
         rows = rows.at[parents[level.nodes[starts]]].add(take_rows(addends, starts))
