@@ -61,13 +61,12 @@ ONLY_IN = {
     "gymnasium": "envs",
 }
 ONLY_IN |= {"viser": "view", "trimesh": "io", "rich": "view", "PIL": "io"}
-LOOPS = {"scan", "fori_loop", "while_loop", "map", "associative_scan"}
+LOOPS = {"scan", "fori_loop", "while_loop", "map"}
 # The sweeps over the tree and, by index, over its dofs; time, with what a step of it repeats;
 # Newton's steps; starts of a search; the stages of a trajectory; the blocks of a batch; the pivots
 # of a matrix.
 LOOPS_IN = {
     "tree/passes.py",
-    "tree/paths.py",
     "tree/gpu/kernels.py",
     "tree/gpu/lanes.py",
     "algorithms/branch_sparse.py",

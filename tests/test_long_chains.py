@@ -22,7 +22,8 @@ PARENTS = [-1, 0, 1, 2, 1, 4, 3]
 
 @functools.cache
 def branched():
-    return zoo.build(KINDS, PARENTS, seed=7).with_dissipation()
+    model = zoo.build(KINDS, PARENTS, seed=7).with_dissipation()
+    return dataclasses.replace(model, armature=model.armature.at[-2:].set(0.1))
 
 
 def in_parallel(function):

@@ -5,7 +5,7 @@
 Three tables: rounding errors; times of one state on this CPU, in single precision; and, with
 `--gpu`, the programs for an H200, which are compiled without a GPU (see gpu_programs.py for the
 packages). The depth of a program is the largest number of kernels of which each needs the result of
-the previous one. The launch time is 2.5 us per kernel, a model.
+the previous one. The time is a model: the launches of the kernels plus the memory traffic.
 
 The chains have hinges about x, y and z in turn, or about y. An error is the largest difference from
 `aba` and `rnea` in double precision by loops, divided by the largest entry. The tables in
@@ -17,7 +17,7 @@ import os
 
 from benchmarks.studies import common, gpu_programs
 
-LAUNCH = 2.5e-3  # ms
+LAUNCH, BANDWIDTH = 0.84, 3.4e6  # us per kernel and bytes per us of an H200, see docs/speed.md
 WAYS = "scan", "parallel"
 
 
@@ -87,6 +87,19 @@ def errors_and_times(sizes: tuple[int, ...]) -> None:
         common.row(*row)
 
 
+def gpu_table(sizes: tuple[int, ...]) -> None:
+    """Print the kernels of the programs of an H200."""
+    common.head("links", "job", "implementation", "depth", "kernels", "MB", "us, model")
+    ways = "scan", "products", "parallel"
+    for links, job, way in itertools.product(sizes, ("fk", "rnea", "fd"), ways):
+        text = gpu_programs.compiled(f"chain{links}", 1, job, way)
+        found = gpu_programs.count(text)
+        megabytes, kernels = found["bytes"] / 1e6, found["kernels"]
+        time = LAUNCH * kernels + found["bytes"] / BANDWIDTH
+        depth = gpu_programs.depth(text)
+        common.row(links, job, way, depth, kernels, f"{megabytes:.1f}", f"{time:.0f}")
+
+
 def main() -> None:
     os.environ.setdefault("JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -95,16 +108,7 @@ def main() -> None:
     errors_and_times(given.links)
     if given.gpu:
         print()
-        common.head("links", "job", "implementation", "depth", "kernels", "launches, ms", "MB")
-        cases = itertools.product(
-            given.links, ("fk", "rnea", "fd"), ("scan", "products", "parallel")
-        )
-        for links, job, way in cases:
-            text = gpu_programs.compiled(f"chain{links}", 1, job, way)
-            found = gpu_programs.count(text)
-            launches, megabytes = LAUNCH * found["kernels"], found["bytes"] / 1e6
-            kernels = gpu_programs.depth(text), found["kernels"]
-            common.row(links, job, way, *kernels, f"{launches:.2f}", f"{megabytes:.1f}")
+        gpu_table(given.links)
 
 
 if __name__ == "__main__":

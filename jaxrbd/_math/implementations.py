@@ -36,10 +36,10 @@ def implementation(name: str) -> contextlib.AbstractContextManager[None]:
     - `"scan"`: loops of XLA, on all devices;
     - `"products"`: products with 0/1 matrices, on all devices. They need fewer kernels than the
       loops, and about twice the memory traffic. The recursions over dofs remain loops;
-    - `"parallel"`: associative scans along the heavy paths of the tree, on all devices. Their depth
+    - `"parallel"`: products along the heavy paths of the tree, on all devices. The number of steps
       grows with the logarithm of the number of bodies, so a GPU needs fewer kernels for one state
-      of a long chain. `forward_dynamics` composes articulated bodies by divide and conquer. `aba`
-      and the factors of mass matrices remain loops;
+      of a long chain. `forward_dynamics` composes articulated bodies by divide and conquer, and its
+      rounding errors are smaller. `aba` and solves with the mass matrix remain loops over dofs;
     - `"kernels"`: on NVIDIA GPUs of the Hopper generation and newer, one Pallas kernel per pass,
       per function of single bodies or dofs, per factor of mass matrices, and per minimum of a
       contact step of few dofs. On other devices loops. Experimental: tested against the loops
@@ -73,7 +73,7 @@ def kernels_selected() -> bool:
 
 
 def paths_selected() -> bool:
-    """Whether the present context selects associative scans along paths."""
+    """Whether the present context selects products along the paths of the tree."""
     return current_implementation() == "parallel"
 
 

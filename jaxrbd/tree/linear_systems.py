@@ -293,7 +293,8 @@ def _backward_solver(topology: Topology, transform: _Transform):
         def to_parents(level, f, X):
             return level.products_to_tips(join, (X, transform.to_parent(X, f)))[1]
 
-        return sums_of_children(topology.parents, to_parents, *reversed(_in_one_batch(X, f)))
+        X, f = _in_one_batch(X, f)
+        return sums_of_children(topology.parents, to_parents, f, X)
 
     return _solver(topology, transform, backward, product, paths)
 
