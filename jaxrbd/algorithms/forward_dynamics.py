@@ -73,6 +73,8 @@ def forward_dynamics(
     `M a = tau - bias` and not the solver. So the derivative is `M^-1 (dtau - d rnea)`, where d rnea
     is the derivative of `rnea` at constant a. The value and all derivatives share one factorisation
     of M. Where M is singular (a massless last link without armature) the result is not finite.
+    Within `tree.implementation("parallel")`, the program composes articulated bodies by divide and
+    conquer (divide_and_conquer.py), and JAX differentiates this composition.
     Source: Featherstone, section 6.1 and table 7.1.
     """
     if not model.velocity_map_is_identity:
