@@ -59,7 +59,7 @@ def divide_and_conquer(
 ) -> Float[Array, " nv"]:
     """Acceleration of the robot under the joint forces tau, by steps of logarithmic depth, (nv,).
 
-    Arguments and result as for `forward_dynamics`. JAX differentiates the products. Requires a model
+    Arguments and result as for `forward_dynamics`. JAX differentiates all products. Needs a model
     whose velocity map G is the identity. Source: the head of this file.
     """
     nodes, parents = dof_tree(model, q, v, tau, f_ext), model.topology.dof_parent
