@@ -26,6 +26,7 @@ PROGRAMS = {
     "identify.md": 6,
     "control.md": 4,
     "gpus.md": 3,
+    "long_chains.md": 1,
     "add_a_joint.md": 3,
     "distances.md": 4,
     "exchange.md": 4,

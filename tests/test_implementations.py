@@ -18,7 +18,7 @@ from jaxrbd.tree.gpu import kernels, lanes
 from support import zoo
 from support.zoo import close
 
-OTHERS = ["products", "interpreted kernels"]
+OTHERS = ["products", "parallel", "interpreted kernels"]
 # All joint kinds in all places, with several trees; and a chain, the deepest tree.
 ROBOTS = {"everywhere": zoo.everywhere, "chain of 9": lambda: zoo.chain(9)}
 BATCH = 130  # a full block of lanes, and two lanes of the next

@@ -3,7 +3,7 @@
     pip install -e ".[kernels]"
     pip install --no-deps jax-cuda12-plugin==VERSION jax-cuda12-pjrt==VERSION   # VERSION of JAX
     python -m benchmarks.studies.gpu_programs [--robot humanoid] [--batch 65536] [--jobs rnea,fd]
-        [--implementations scan,products,kernels]
+        [--implementations scan,products,parallel,kernels]
 
 XLA compiles the programs for the description of the GPU below. The counts are facts of the compiled
 programs: kernels that one call launches, steps of loops, and bytes per sample that the kernels read
@@ -130,6 +130,11 @@ def traffic_of_fusion(body: dict[str, Instruction]) -> int:
     return total + sum(map(written, root.operands if root.operation == "tuple" else [root.name]))
 
 
+def trips(loop: Instruction) -> int:
+    """The number of steps of a loop."""
+    return int(re.search(r'known_trip_count":\{"n":"(\d+)"', loop.attributes).group(1))
+
+
 def count(text: str) -> dict[str, int]:
     """Kernels, steps of loops and bytes of one call of an optimized program."""
     bodies, main = computations(text)
@@ -148,7 +153,7 @@ def count(text: str) -> dict[str, int]:
         for x in bodies[name].values():
             repeat, inner = 1, []
             if x.operation == "while":
-                repeat = int(re.search(r'known_trip_count":\{"n":"(\d+)"', x.attributes).group(1))
+                repeat = trips(x)
                 inner = x.called("body")
                 found["steps"] += repeat
             elif x.operation in ("call", "conditional", "async-start"):
@@ -162,6 +167,24 @@ def count(text: str) -> dict[str, int]:
         return found
 
     return total(main)
+
+
+def depth(text: str) -> int:
+    """The number of kernels on the longest path of a compiled program; loops count every step."""
+    bodies, main = computations(text)
+
+    def longest(name: str) -> int:
+        found: dict[str, int] = {}
+        for x in bodies[name].values():
+            own = x.operation not in NOT_A_KERNEL
+            if x.operation == "while":
+                own = trips(x) * longest(x.called("body")[0])
+            elif x.operation == "call":
+                own = longest(x.called("to_apply")[0])
+            found[x.name] = own + max((found[y] for y in x.operands if y in found), default=0)
+        return max(found.values())
+
+    return longest(main)
 
 
 def programs() -> dict[str, tuple[Callable, int]]:

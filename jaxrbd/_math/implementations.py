@@ -14,7 +14,14 @@ from jax import lax
 
 from ..errors import ArgumentError, installation
 
-IMPLEMENTATIONS = ("automatic", "scan", "products", "kernels", "interpreted kernels")
+IMPLEMENTATIONS = (
+    "automatic",
+    "scan",
+    "products",
+    "parallel",
+    "kernels",
+    "interpreted kernels",
+)
 # A context in which JAX traces by the implementation of the given name.
 in_context = jax.make_user_context("automatic")
 
@@ -29,6 +36,10 @@ def implementation(name: str) -> contextlib.AbstractContextManager[None]:
     - `"scan"`: loops of XLA, on all devices;
     - `"products"`: products with 0/1 matrices, on all devices. They need fewer kernels than the
       loops, and about twice the memory traffic. The recursions over dofs remain loops;
+    - `"parallel"`: products along the heavy paths of the tree, on all devices. The number of steps
+      grows with the logarithm of the number of bodies, so a GPU needs fewer kernels for one state
+      of a long chain. `forward_dynamics` composes articulated bodies by divide and conquer, and its
+      rounding errors are smaller. `aba` and solves with the mass matrix remain loops over dofs;
     - `"kernels"`: on NVIDIA GPUs of the Hopper generation and newer, one Pallas kernel per pass,
       per function of single bodies or dofs, per factor of mass matrices, and per minimum of a
       contact step of few dofs. On other devices loops. Experimental: tested against the loops
@@ -59,6 +70,11 @@ def current_implementation() -> str:
 def kernels_selected() -> bool:
     """Whether the present context selects GPU kernels, compiled or interpreted."""
     return current_implementation().endswith("kernels")
+
+
+def paths_selected() -> bool:
+    """Whether the present context selects products along the paths of the tree."""
+    return current_implementation() == "parallel"
 
 
 def with_kernel(

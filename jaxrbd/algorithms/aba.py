@@ -1,14 +1,6 @@
-"""Forward dynamics by the articulated-body algorithm, on the tree of degrees of freedom.
-
-A joint of n dofs is a chain of n nodes, each with one dof. The first node has the pose of the body
-in its parent; the last node has the inertia of the body. The other nodes have the identity
-transform and no inertia. So each division is by a scalar, and the recursion is the same for all
-joints.
-"""
+"""Forward dynamics by the articulated-body algorithm, on the tree of degrees of freedom."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,30 +10,12 @@ from jaxtyping import Float
 
 from .._math.linear import matmul
 from ..model import Model, arguments
-from ..model.joint_space import active_dissipative_force, motion_subspace, relative_velocities
-from ..spatial import Pose, cross_motion, gyroscopic_force, inertia_matrix, inverse_motion_matrix
-from ..tree import backward_pass, forward_pass, propagate
+from ..tree import backward_pass, forward_pass
 from .crba import minverse
+from .dof_tree import DofTree, dof_tree
 from .forward_dynamics import forward_dynamics, solve_mass_matrix
-from .kinematics import (
-    Kinematics,
-    configuration_of,
-    forward_kinematics,
-    poses_in_parents,
-)
+from .kinematics import Kinematics, forward_kinematics
 from .rnea import gravity_acceleration
-
-
-class _Nodes(NamedTuple):
-    """The dof tree, one row per node."""
-
-    X: Array  # (nv, 6, 6) transform of motions from the parent node to this node
-    S: Array  # (nv, 6)
-    I: Array  # (nv, 6, 6) rigid-body inertia
-    p: Array  # (nv, 6) bias force of the rigid body
-    c: Array  # (nv, 6) bias acceleration
-    tau: Array  # (nv,)
-    armature: Array  # (nv,)
 
 
 @arguments.compiled(arrays=("q", "v", "tau", "f_ext"))
@@ -61,15 +35,7 @@ def aba(
     """
     if not model.velocity_map_is_identity:
         return forward_dynamics.unchecked(model, q, v, tau, f_ext)
-    X = poses_in_parents(model, q)
-    q = configuration_of(q)
-    tau = tau - active_dissipative_force(model, q, v)
-    vJ = relative_velocities(model, q, v)
-    V = propagate(model.topology, X, vJ)
-    p = gyroscopic_force(model.inertia, V)
-    if f_ext is not None:
-        p = p - f_ext
-    nodes = _dof_tree(model, X, p, cross_motion(V, vJ), tau)
+    nodes = dof_tree(model, q, v, tau, f_ext)
     parents = model.topology.dof_parent
     U, D, u = _backward_pass(parents, nodes)
     return _forward_pass(parents, nodes, U, D, u, gravity_acceleration(model))
@@ -93,32 +59,7 @@ def aba_minverse(model: Model, q: Array | Kinematics) -> Float[Array, "nv nv"]:
     return (columns + columns.T) / 2
 
 
-def _dof_tree(model: Model, X: Pose, p: Array, c: Array, tau: Array) -> _Nodes:
-    """The nodes, from the poses X in the parents, bias forces p and bias accelerations c of bodies.
-
-    The first node of a joint has the pose and the bias acceleration of the body. The last node has
-    the inertia and the bias force of the body.
-    """
-    topology = model.topology
-    body = topology.dof_body
-    first = np.isin(np.arange(topology.nv), topology.v_start)
-    last = np.append(body[1:] != body[:-1], True)[: topology.nv]
-    return _Nodes(
-        X=jnp.where(
-            first[:, None, None],
-            inverse_motion_matrix(Pose(X.R[body], X.p[body])),
-            jnp.eye(6, dtype=model.dtype),
-        ),
-        S=motion_subspace(model),
-        I=jnp.where(last[:, None, None], inertia_matrix(model.inertia[body]), 0),
-        p=jnp.where(last[:, None], p[body], 0),
-        c=jnp.where(first[:, None], c[body], 0),
-        tau=tau,
-        armature=model.armature,
-    )
-
-
-def _backward_pass(parents: np.ndarray, nodes: _Nodes) -> tuple[Array, Array, Array]:
+def _backward_pass(parents: np.ndarray, nodes: DofTree) -> tuple[Array, Array, Array]:
     """Leaves to root: articulated-body inertias and bias forces; returns U (nv, 6), D and u (nv,).
 
     `U = IA S`, `D = S . U + armature` and `u = tau - S . pA` for each node, with the
@@ -140,7 +81,7 @@ def _backward_pass(parents: np.ndarray, nodes: _Nodes) -> tuple[Array, Array, Ar
 
 
 def _forward_pass(
-    parents: np.ndarray, nodes: _Nodes, U: Array, D: Array, u: Array, world: Array
+    parents: np.ndarray, nodes: DofTree, U: Array, D: Array, u: Array, world: Array
 ) -> Array:
     """Root to leaves: accelerations of the nodes; returns the accelerations of the dofs, (nv,).
 

@@ -45,10 +45,11 @@ from ..spatial import (
     transform_force,
     velocity_moments,
 )
-from ..tree import sum_dofs, sum_to_leaves, sum_to_root
+from ..tree import by_loops_or_paths, sum_dofs, sum_to_leaves, sum_to_root
 from .articulated import ArticulatedFactors, articulate, articulated_motion, articulated_solve
 from .common_frame import body_inertias, dof_columns
 from .crba import crba, mass_matrix_product
+from .divide_and_conquer import divide_and_conquer
 from .kinematics import Kinematics, forward_kinematics, root_centred
 from .rnea import bias_force, gravity_acceleration
 
@@ -72,13 +73,30 @@ def forward_dynamics(
     `M a = tau - bias` and not the solver. So the derivative is `M^-1 (dtau - d rnea)`, where d rnea
     is the derivative of `rnea` at constant a. The value and all derivatives share one factorisation
     of M. Where M is singular (a massless last link without armature) the result is not finite.
+    Within `tree.implementation("parallel")`, the program composes articulated bodies by divide and
+    conquer (divide_and_conquer.py), and JAX differentiates this composition.
     Source: Featherstone, section 6.1 and table 7.1.
     """
-    if isinstance(q, Kinematics) or not model.velocity_map_is_identity:
-        kinematics = forward_kinematics.unchecked(model, q)
-        bias = bias_force.unchecked(model, kinematics, v, f_ext)
-        return solve_mass_matrix(model, kinematics, tau - bias)
+    if not model.velocity_map_is_identity:
+        return _by_mass_matrix(model, q, v, tau, f_ext)
+    return by_loops_or_paths(_by_loops, divide_and_conquer, model, q, v, tau, f_ext)
+
+
+def _by_loops(
+    model: Model, q: Array | Kinematics, v: Array, tau: Array, f_ext: Array | None
+) -> Array:
+    if isinstance(q, Kinematics):
+        return _by_mass_matrix(model, q, v, tau, f_ext)
     return _motion((model, f_ext), q, v, tau).acceleration
+
+
+def _by_mass_matrix(
+    model: Model, q: Array | Kinematics, v: Array, tau: Array, f_ext: Array | None
+) -> Array:
+    """The solution of `M a = tau - bias`, which JAX differentiates as a linear system."""
+    kinematics = forward_kinematics.unchecked(model, q)
+    bias = bias_force.unchecked(model, kinematics, v, f_ext)
+    return solve_mass_matrix(model, kinematics, tau - bias)
 
 
 def solve_mass_matrix(

@@ -6,9 +6,9 @@ into the frame of the child. Then the forward pass solves `(1 - L) y = b`, and t
 (leaves to root) solves `(1 - L)^T F = f`. The poses of the bodies in the world solve a system of
 the same form.
 
-Each pass is a `lax.custom_linear_solve` whose solver is from passes.py or gpu/products.py. JAX
-differentiates the linear system, in forward and reverse mode and to any order, and never the
-solver. The derivative rule of the world poses is such a solve too. The size of the program does not
+Each pass is a `lax.custom_linear_solve` whose solver is from passes.py, paths.py or
+gpu/products.py. JAX differentiates the linear system, in forward and reverse mode and to any order,
+and never the solver. The derivative rule of the world poses is such a solve too. The size of the program does not
 depend on the number of bodies.
 
 `lax.custom_linear_solve` does not check that the solver inverts the operator. tests/test_tree.py
@@ -35,7 +35,13 @@ from .._math.recompute import WORLD_POSES, stored
 from .._math.tiles import by_platform
 from ..spatial import Pose, compose, identity_pose, inverse_transform_motion, transform_force
 from ..topology import Topology
-from .gpu.products import backward_by_products, forward_by_products, poses_in_roots, rows_by
+from .gpu.products import (
+    backward_by_products,
+    forward_by_products,
+    in_one_batch,
+    poses_in_roots,
+    rows_by,
+)
 from .passes import (
     backward_pass_of_batch,
     forward_pass_of_batch,
@@ -44,6 +50,7 @@ from .passes import (
     number_of_states,
     parent_rows,
 )
+from .paths import affine, products_from_world, sums_of_children
 from .pose_entries import entries_matrix, pose_entries, pose_of_entries
 
 # The largest number of bodies for which a sum over the tree may be a product with a 0/1 matrix.
@@ -107,7 +114,13 @@ def _world_entries(topology: Topology, X: Pose) -> Array:
         root = topology.root
         return pose_entries(compose(Pose(X.R[root], X.p[root]), poses_in_roots(topology, X)))
 
-    return _solver(topology, _POSE, one_pass, product)(X)
+    def paths(X):
+        X = in_one_batch(X)
+        world = identity_pose(X.p.dtype)
+        world = jax.tree.map(lambda x, y: jnp.broadcast_to(x, (1, *y.shape[1:])), world, X)
+        return pose_entries(products_from_world(topology.parents, compose, world, X))
+
+    return _solver(topology, _POSE, one_pass, product, paths)(X)
 
 
 @_world_entries.defjvp
@@ -246,7 +259,14 @@ def _forward_solver(topology: Topology, transform: _Transform):
             return rows_by(_supports(topology).T, b)
         return forward_by_products(topology, transform.to_child, X, b)
 
-    return _solver(topology, transform, forward, product)
+    def paths(X, b):
+        X, b = _in_one_batch(X, b)
+        join = affine(_composed, transform.to_child)
+        world = jax.tree.map(lambda x: jnp.zeros_like(x[:1]), X), b[-1:]
+        _, y = products_from_world(topology.parents, join, world, (X, b[:-1]))
+        return jnp.concatenate([y, b[-1:]])
+
+    return _solver(topology, transform, forward, product, paths)
 
 
 def _backward_solver(topology: Topology, transform: _Transform):
@@ -264,11 +284,44 @@ def _backward_solver(topology: Topology, transform: _Transform):
             return rows_by(_supports(topology), f)
         return backward_by_products(topology, transform.to_parent, X, f)
 
-    return _solver(topology, transform, backward, product)
+    def paths(X, f):
+        def join(above, below):
+            (X, h), (X_below, h_below) = above, below
+            return _composed(X, X_below), h + transform.to_parent(X, h_below)
+
+        def to_parents(level, f, X):
+            return level.products_to_tips(join, (X, transform.to_parent(X, f)))[1]
+
+        X, f = _in_one_batch(X, f)
+        return sums_of_children(topology.parents, to_parents, f, X)
+
+    return _solver(topology, transform, backward, product, paths)
 
 
-def _solver(topology: Topology, transform: _Transform, one_pass: Callable, product: Callable):
-    """The faster of two solvers: the pass, or the product with a 0/1 matrix.
+def _composed(X: Pose | None, X_below: Pose | None) -> Pose | None:
+    """The composed pose of two bodies that follow each other; None in one common frame."""
+    return None if X is None or X_below is None else compose(X, X_below)
+
+
+def _in_one_batch(X: Pose | None, rows: Array) -> tuple[Pose | None, Array]:
+    """The poses (nb, *batch) and the rows (nb + 1, *batch, n), where both have the same batch."""
+    if X is None:
+        return None, rows
+    X = in_one_batch(X)
+    batch = jnp.broadcast_shapes(X.p.shape[1:-1], rows.shape[1:-1])
+    return X, jnp.broadcast_to(rows, (len(rows), *batch, rows.shape[-1]))
+
+
+def _solver(
+    topology: Topology,
+    transform: _Transform,
+    one_pass: Callable,
+    product: Callable,
+    paths: Callable,
+):
+    """The pass, the product with a 0/1 matrix, or the products along paths.
+
+    By default it is the faster one of the first two.
 
     The product takes one step, and the pass takes nb steps. On a GPU each step launches several
     kernels. On a CPU the pass is faster for batches, because the pass adds fewer rows: `crba` of a
@@ -279,11 +332,13 @@ def _solver(topology: Topology, transform: _Transform, one_pass: Callable, produ
     def chosen(batch_axes, *operands):
         by_pass = functools.partial(one_pass, batch_axes)
         by_product = nodes_first(product, batch_axes)
+        by_paths = nodes_first(paths, batch_axes)
 
         # The implementation that the context selects.
         selected = current_implementation()
         if selected != "automatic":
-            return (by_product if selected == "products" else by_pass)(*operands)
+            chosen = {"products": by_product, "parallel": by_paths}.get(selected, by_pass)
+            return chosen(*operands)
         if topology.nb > _DENSE:
             return by_pass(*operands)
 

@@ -29,7 +29,7 @@ def forward_by_products(topology: Topology, to_child: Transform, X: Pose, b: Arr
 
     `b` (nb + 1, ...): the last row is the row of the world.
     """
-    nb, X = topology.nb, _in_one_batch(X)
+    nb, X = topology.nb, in_one_batch(X)
     X_RB = poses_in_roots(topology, X)
     from_world = to_child(X, b[nb:])
     b_bodies = b[:nb] + jnp.where(_rows_like(is_root(topology), from_world), from_world, 0)
@@ -42,7 +42,7 @@ def backward_by_products(topology: Topology, to_parent: Transform, X: Pose, f: A
 
     `f` (nb + 1, ...): the last row is the row of the world.
     """
-    nb, X = topology.nb, _in_one_batch(X)
+    nb, X = topology.nb, in_one_batch(X)
     X_RB = poses_in_roots(topology, X)
     sums = rows_by(topology.supports, to_parent(X_RB, f[:nb]))
     F = to_parent(inverse(X_RB), sums)
@@ -68,9 +68,9 @@ def poses_in_roots(topology: Topology, X: Pose) -> Pose:
     return X
 
 
-def _in_one_batch(X: Pose) -> Pose:
+def in_one_batch(X: Pose) -> Pose:
     """The poses (nb, *batch), where an axis of the batch may have the size 1 in R or in p alone."""
-    batch = np.broadcast_shapes(X.R.shape[1:-2], X.p.shape[1:-1])
+    batch = jnp.broadcast_shapes(X.R.shape[1:-2], X.p.shape[1:-1])
     return Pose(
         jnp.broadcast_to(X.R, (len(X.R), *batch, 3, 3)),
         jnp.broadcast_to(X.p, (len(X.p), *batch, 3)),
