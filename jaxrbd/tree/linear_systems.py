@@ -8,8 +8,8 @@ the same form.
 
 Each pass is a `lax.custom_linear_solve` whose solver is from passes.py, paths.py or
 gpu/products.py. JAX differentiates the linear system, in forward and reverse mode and to any order,
-and never the solver. The derivative rule of the world poses is such a solve too. The size of the program does not
-depend on the number of bodies.
+and never the solver. The derivative rule of the world poses is such a solve too. The size of the
+program does not depend on the number of bodies.
 
 `lax.custom_linear_solve` does not check that the solver inverts the operator. tests/test_tree.py
 checks this for each solver, and checks that `propagate` and `accumulate` are transposes.
