@@ -156,14 +156,13 @@ def in_mujoco(training: learning.Training, command: float, seconds: float = 10.0
     return True, way / ((len(places) - 101) * env.time_step)
 
 
-def picture(training: learning.Training, q: np.ndarray, path: pathlib.Path) -> None:
+def picture(q: np.ndarray, path: pathlib.Path) -> None:
     """Draw one episode at eight moments of a second."""
     import matplotlib.pyplot as plt
 
-    looks = {"width": 200, "height": 360, "distance": 2.2}
-    drawn = [
-        view.render(training.params.model, x, target=(*x[:2], 0.65), **looks) for x in q[200:248:6]
-    ]
+    model = io.load_mjcf(robot(boxes=True)).model
+    looks = {"width": 200, "height": 360, "distance": 2.2, "camera": (0.4, -1.0, 0.2)}
+    drawn = [view.render(model, x, target=(*x[:2], 0.65), **looks) for x in q[200:248:6]]
     plt.imsave(path, np.concatenate(drawn, axis=1))
 
 
@@ -191,7 +190,7 @@ def main() -> None:
         stands, found = in_mujoco(training, command)
         common.row(str(command), "walks" if stands else "falls", f"{found:.3f}")
     fastest = int(np.argmax(np.where(up, commands, -1)))
-    picture(training, q[:, fastest], folder / "humanoid.png")
+    picture(q[:, fastest], folder / "humanoid.png")
 
 
 if __name__ == "__main__":
