@@ -141,7 +141,7 @@ def with_gait(params: LeggedParams, postures: GaitPostures) -> LeggedParams:
         "gait": np.array([2.5 * np.sqrt(z / GRAVITY), 0.1 * z]),
         "start": np.array([0.03, 0.1]),
         "tilt": 0.5,
-        "low": params.low * 1.4,
+        "low": params.low * 1.4,  # usually half of the height of the base, so 0.7 of it
         "weights": {**params.weights, **GAIT_WEIGHTS},
     }
     return params._replace(**cast(changes, params.model.dtype))
