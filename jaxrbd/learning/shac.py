@@ -15,7 +15,7 @@ JAX differentiates L through the physics. The window is short, so the gradient d
 does over whole episodes; the critic V accounts for the later rewards. The critic is fitted to
 TD(lambda) returns, equations (6) and (7), where lambda is the parameter `trace`. A target critic
 gives the values in L and in the returns. After each update, the new target critic is the mean of
-the old target critic and the critic, with the weights `target_share` and `1 - target_share`.
+the old one and the critic, with the weights `target_share` and `1 - target_share`.
 
 Source: Xu, Makoviychuk, Narang, Ramos, Matusik, Garg and Macklin (2022), Accelerated policy
 learning with parallel differentiable simulation, algorithm 1. The defaults are its cart-pole's.
@@ -110,16 +110,14 @@ class Shac:
         """
         key, policy_key, critic_key, reset_key = jax.random.split(key, 4)
         states, dtype = start(env, params, reset_key, self.batch), params.model.dtype
-        size = networks.observation_size(
-            self.policy_observation, states.observation, "policy_observation"
-        )
-        check_mirror(self, size, env.action_size)
-        sizes = size, *self.hidden, env.action_size
+
+        def size(name: str) -> int:
+            return networks.observation_size(getattr(self, name), states.observation, name)
+
+        check_mirror(self, size("policy_observation"), env.action_size)
+        sizes = size("policy_observation"), *self.hidden, env.action_size
         policy = networks.new_policy(policy_key, sizes, dtype, self.log_std)
-        size = networks.observation_size(
-            self.critic_observation, states.observation, "critic_observation"
-        )
-        critic = networks.network(critic_key, (size, *self.hidden, 1), dtype)
+        critic = networks.network(critic_key, (size("critic_observation"), *self.hidden, 1), dtype)
         return ShacState(
             policy=policy,
             critic=critic,
@@ -138,9 +136,8 @@ class Shac:
         """The state after one update, and its metrics."""
         key, noise_key, critic_key = jax.random.split(state.key, 3)
         shape = self.horizon, self.batch, env.action_size
-        progress = entry(self.policy_observation, state.statistics).samples / (
-            self.updates * self.update_steps
-        )
+        samples = entry(self.policy_observation, state.statistics).samples
+        progress = samples / (self.updates * self.update_steps)
         noise = draw_noise(noise_key, shape, state.policy.log_std.dtype, self.last_noise, progress)
 
         def loss(policy: Policy) -> tuple[Array, tuple[State, Window]]:
