@@ -253,15 +253,15 @@ class LeggedEnv(Env):
         self, params: LeggedParams, command: Float[Array, "3"], key: PRNGKeyArray
     ) -> tuple[Float[Array, ""], Float[Array, " nq"], Float[Array, " nv"]]:
         """The time in the gait, the configuration and the velocity at the start, without noise."""
-        model = params.model
+        model, postures = params.model, params.postures
         time = jnp.zeros((), model.dtype)
-        if params.postures is None:
+        if postures is None:
             return time, params.home, jnp.zeros(model.nv, model.dtype)
         time = params.gait[0] * jax.random.uniform(key, (), model.dtype)
 
         def motion(time):
             positions = self.center(params, time, command)
-            return positions, params.postures.base_path(params.gait, time, command)
+            return positions, postures.base_path(params.gait, time, command)
 
         one = jnp.ones_like(time)
         (positions, _), (rates, velocity) = jax.jvp(motion, (time,), (one,))
