@@ -303,6 +303,18 @@ def test_the_quadruped_of_the_study_of_environments_stands_as_in_mujoco():
     assert abs(study.settled(library, study.step_program(library, 2)) - data.qpos[2]) < 3e-3
 
 
+def test_the_chains_of_the_study_of_long_chains():
+    """Hinges about x, y and z in turn or about y; two chains are straight and at rest."""
+    from benchmarks.studies import long_chains as study
+
+    chains = study.chains(3)
+    for name, (model, q, v, _) in chains.items():
+        axes = [[0, 1, 0]] * 3 if "plane" in name else np.eye(3)
+        joints = jaxrbd.model.describe(model)[1]
+        np.testing.assert_array_equal([joint.kind.axis for joint in joints], axes)
+        assert np.any(q) == np.any(v) == ("at rest" not in name)
+
+
 @pytest.mark.slow
 def test_errors_of_the_study_of_inverse_kinematics():
     """A target that is reached, one that is missed, and a configuration beyond a limit."""

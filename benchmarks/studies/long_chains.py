@@ -34,7 +34,7 @@ def chains(links: int) -> dict:
 
     rng = np.random.default_rng(0)
     q, v, tau = rng.uniform(-1, 1, links), rng.normal(size=links), rng.normal(size=links)
-    turns = robots.tree_of(f"chain{links}")
+    turns = robots.bundled(f"chain{links}")
     rod = rbd.model.link_inertia(0.5, (0.02, 0.0, 0.15), np.diag([0.004, 0.005, 0.001]))
     names, hinge = [f"link{i}" for i in range(links)], rbd.joints.Revolute((0.0, 1.0, 0.0))
     place = rbd.model.placement_matrix((0.0, 0.0, 0.3))
