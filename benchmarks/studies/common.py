@@ -157,6 +157,23 @@ def in_mujoco(robot, qpos, qvel, control, steps: int):
     return lambda: rollout.rollout(robot, data, state, controls)[0]
 
 
+def walk(batch, params, policy, start, steps: int):
+    """What robots with legs do from the states `start` (n), by a policy without noise.
+
+    Returns q (steps, n, nq), the forward velocities of the base (steps, n), and whether an episode
+    has failed in this step or before (steps, n).
+    """
+    import jax
+    import numpy as np
+
+    def step(state, _):
+        after = batch.step(params, state, policy(state.observation))
+        return after, (after.physics.q, after.physics.v[:, 0], after.terminated)
+
+    _, (q, speed, failed) = jax.jit(lambda x: jax.lax.scan(step, x, length=steps))(start)
+    return np.asarray(q), np.asarray(speed), np.cumsum(failed, axis=0) > 0
+
+
 def random_configurations(model, count: int):
     """Random configurations (count, nq), in the precision of the model."""
     import jax

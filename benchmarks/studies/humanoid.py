@@ -109,51 +109,47 @@ def walker() -> envs.MjcfWalk:
 
 
 def motions(training: learning.Training, episodes: int, steps: int) -> tuple[np.ndarray, ...]:
-    """q (steps, episodes, nq), forward velocities, which have failed, and the commands."""
+    """What `common.walk` returns for random starts, and the forward commands (episodes,)."""
     env = dataclasses.replace(training.env, episode_steps=steps)
     batch, policy = envs.vectorize(env), training.policy()
     start = batch.reset(training.params, jax.random.split(jax.random.key(1), episodes))
-
-    def step(state, _):
-        after = batch.step(training.params, state, policy(state.observation))
-        return after, (after.physics.q, after.physics.v[:, 0], after.terminated)
-
-    _, (q, speed, failed) = jax.jit(lambda x: jax.lax.scan(step, x, length=steps))(start)
-    commands = np.asarray(start.physics.command[:, 0])
-    return np.asarray(q), np.asarray(speed), np.cumsum(failed, axis=0) > 0, commands
+    found = common.walk(batch, training.params, policy, start, steps)
+    return *found, np.asarray(start.physics.command[:, 0])
 
 
-def in_mujoco(training: learning.Training, command: float, seconds: float = 10.0) -> tuple:
-    """Whether the robot with its boxes stands at the end in MuJoCo, and its velocity after 2 s."""
+def velocities_in_mujoco(training: learning.Training, seconds: float = 10.0) -> list[float]:
+    """The velocity after 2 s for each of `COMMANDS`, with the boxes; NaN if the robot falls."""
     import mujoco
 
     env, params = training.env, training.params
     compiled = mujoco.MjModel.from_xml_string(robot(boxes=True))
-    data, coordinates = mujoco.MjData(compiled), io.load_mjcf(env.path).coordinates
-    model, policy = params.model, training.policy()
+    coordinates = io.load_mjcf(env.path).coordinates
+    model, policy, dt = params.model, training.policy(), env.time_step
     joints = [compiled.actuator(name).id for name in model.joint_names[1:]]
-    mujoco.mj_resetDataKeyframe(compiled, data, compiled.key("knees_bent").id)
     start = env.initial(params, jax.random.key(0))
-    wanted = jnp.array([command, 0, 0], start.q.dtype)
 
     @jax.jit
-    def control(qpos, qvel, time, last):
+    def control(qpos, qvel, time, last, command):
         q, v = coordinates.q(model, qpos), coordinates.v(model, qpos=qpos, qvel=qvel)
-        physics = start._replace(q=q, v=v, action=last, command=wanted, time=time)
+        physics = start._replace(q=q, v=v, action=last, command=command, time=time)
         action = policy(env.observe(params, physics, jax.random.key(0)))
-        return env.center(params, time + env.time_step, wanted) + params.stroke * action, action
+        return env.center(params, time + dt, command) + params.stroke * action, action
 
-    places, action = [], jnp.zeros(env.action_size, start.q.dtype)
-    for i in range(round(seconds / env.time_step)):
-        state = (jnp.asarray(x, start.q.dtype) for x in (data.qpos, data.qvel, i * env.time_step))
-        target, action = control(*state, action)
-        data.ctrl[joints] = target
-        mujoco.mj_step(compiled, data, round(env.time_step / compiled.opt.timestep))
-        places.append(data.qpos[:3].copy())
-        if data.qpos[2] < params.low:
-            return False, np.nan
-    way = np.linalg.norm(places[-1][:2] - places[100][:2])
-    return True, way / ((len(places) - 101) * env.time_step)
+    def velocity(command: float) -> float:
+        data = mujoco.MjData(compiled)
+        mujoco.mj_resetDataKeyframe(compiled, data, compiled.key("knees_bent").id)
+        places, action = [], jnp.zeros(env.action_size, start.q.dtype)
+        wanted = jnp.array([command, 0, 0], start.q.dtype)
+        for i in range(round(seconds / dt)):
+            state = (jnp.asarray(x, start.q.dtype) for x in (data.qpos, data.qvel, i * dt))
+            data.ctrl[joints], action = control(*state, action, wanted)
+            mujoco.mj_step(compiled, data, round(dt / compiled.opt.timestep))
+            places.append(data.qpos[:3].copy())
+            if data.qpos[2] < params.low:
+                return np.nan
+        return np.linalg.norm(places[-1][:2] - places[100][:2]) / ((len(places) - 101) * dt)
+
+    return [velocity(command) for command in COMMANDS]
 
 
 def picture(q: np.ndarray, path: pathlib.Path) -> None:
@@ -185,10 +181,9 @@ def main() -> None:
     up = ~failed[-1]
     error = np.mean(np.abs(speed[100:].mean(axis=0) - commands)[up])
     print(f"falls: {np.sum(~up)} of 64; mean error of the velocity: {error:.3f} m/s\n")
-    common.head("command, m/s", "in MuJoCo", "m/s")
-    for command in COMMANDS:
-        stands, found = in_mujoco(training, command)
-        common.row(str(command), "walks" if stands else "falls", f"{found:.3f}")
+    common.head("command, m/s", "in MuJoCo, m/s")
+    for command, found in zip(COMMANDS, velocities_in_mujoco(training)):
+        common.row(command, "falls" if np.isnan(found) else f"{found:.3f}")
     fastest = int(np.argmax(np.where(up, commands, -1)))
     picture(q[:, fastest], folder / "humanoid.png")
 

@@ -107,13 +107,7 @@ def motions(training: learning.Training, episodes: int = 63) -> tuple[np.ndarray
     start = start._replace(
         physics=physics, observation=jax.vmap(env.observe)(params, physics, keys)
     )
-
-    def step(state, _):
-        after = batch.step(params, state, policy(state.observation))
-        return after, (after.physics.q, after.physics.v[:, 0], after.terminated)
-
-    _, (q, speed, failed) = jax.jit(lambda x: jax.lax.scan(step, x, length=500))(start)
-    return np.asarray(q), np.asarray(speed), np.cumsum(failed, axis=0) > 0
+    return common.walk(batch, params, policy, start, 500)
 
 
 def picture(env: envs.PaddedWalk, q: np.ndarray, path: pathlib.Path) -> None:

@@ -139,6 +139,7 @@ class GaitPostures(NamedTuple):
         postures = jax.vmap(self._interpolated)(displacements)
         return home + jnp.sum(jnp.asarray(self.legs) * (postures - home), axis=0)
 
+    @jax.jit
     def extreme_positions(
         self, gait: Float[Array, "2"], command: Float[Array, "3"], home: Float[Array, " n"]
     ) -> Float[Array, "k n"]:
@@ -152,7 +153,7 @@ class GaitPostures(NamedTuple):
         def at(time, sign):
             return self.joint_positions(gait, time, sign * command, home)
 
-        found = jax.jit(jax.vmap(jax.vmap(at, (0, None)), (None, 0)))(times, signs)
+        found = jax.vmap(jax.vmap(at, (0, None)), (None, 0))(times, signs)
         return found.reshape(-1, found.shape[-1])
 
     def _interpolated(self, displacement: Float[Array, "3"]) -> Float[Array, " n"]:

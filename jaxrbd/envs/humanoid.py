@@ -66,7 +66,7 @@ class HumanoidWalk(legged.LeggedEnv):
     def default_params(self) -> legged.LeggedParams:
         params = _humanoid_params((0.8, 0.0, 0.0))
         postures = gait_postures(params.model, params.home, params.scene.frames, PHASES)
-        return legged.with_gait(params, postures)
+        return legged.with_gait(params, postures, low=0.7)
 
 
 def _humanoid_params(command: tuple[float, float, float]) -> legged.LeggedParams:

@@ -129,11 +129,11 @@ def default_params(
     return cast(params, model.dtype)
 
 
-def with_gait(params: LeggedParams, postures: GaitPostures) -> LeggedParams:
+def with_gait(params: LeggedParams, postures: GaitPostures, low: float) -> LeggedParams:
     """The parameters of a robot that follows the joint positions of a gait.
 
-    The period of the steps grows with the square root of the height z of the base above the feet,
-    and their height with z: 0.7 s and 8 cm for z = 0.8 m.
+    `low` in m: as in `LeggedParams`. The period of the steps grows with the square root of the
+    height z of the base above the feet, and their height with z: 0.7 s and 8 cm for z = 0.8 m.
     """
     z = -np.mean(np.asarray(postures.places)[:, 2])
     changes = {
@@ -141,7 +141,7 @@ def with_gait(params: LeggedParams, postures: GaitPostures) -> LeggedParams:
         "gait": np.array([2.5 * np.sqrt(z / GRAVITY), 0.1 * z]),
         "start": np.array([0.03, 0.1]),
         "tilt": 0.5,
-        "low": params.low * 1.4,  # usually half of the height of the base, so 0.7 of it
+        "low": low,
         "weights": {**params.weights, **GAIT_WEIGHTS},
     }
     return params._replace(**cast(changes, params.model.dtype))

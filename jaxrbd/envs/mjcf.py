@@ -139,13 +139,13 @@ def _params(env: MjcfWalk, robot: Imported, scene: Scene) -> legged.LeggedParams
     weights = dict(POSTURE_WEIGHTS, velocity=2.0, turning=1.0, bounce=0.1)
     if env.phases is not None:
         weights["gait"] = 1.0
-    # An episode fails below half of the height of the base in the posture.
-    low = float(home[2] - lowest) / 2
-    params = legged.default_params(model, scene, control, home, low, weights, env.command)
+    height = float(home[2] - lowest)  # of the base in the posture
+    params = legged.default_params(model, scene, control, home, height / 2, weights, env.command)
     if env.follows_gait:
         if env.phases is None:
             raise ArgumentError("phases is None, expected the phase of each contact for a gait")
-        params = legged.with_gait(params, gait_postures(model, home, scene.frames, env.phases))
+        postures = gait_postures(model, home, scene.frames, env.phases)
+        params = legged.with_gait(params, postures, low=0.7 * height)
     targets = params.home[None, 7:]
     if params.postures is not None:
         targets = params.postures.extreme_positions(params.gait, params.command, params.home[7:])

@@ -2,7 +2,7 @@
 
 - `linear_systems.py`: the passes over the bodies, each stated as the solution of a linear system;
 - `passes.py`: the passes node by node, over bodies or dofs, for one state or a batch;
-- `paths.py`: passes of logarithmic depth, by associative scans along the heavy paths of the tree;
+- `paths.py`: passes of logarithmic depth, by products along the heavy paths of the tree;
 - `rows.py`: functions of single bodies or dofs, and sums over the dofs of each body;
 - `gpu/`: other implementations of the passes and of these functions, for GPUs.
 
