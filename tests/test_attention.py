@@ -61,13 +61,15 @@ def joint_by_joint(order):
 
 def test_joints_in_another_order_have_the_same_actions(net, x):
     order = [2, 0, 3, 1]
-    other = eqx.tree_at(lambda net: net.places, net, net.places[np.array(order)])
+    moved = tuple(x[np.array(order)] for x in (net.places, net.actions))
+    other = eqx.tree_at(lambda net: (net.places, net.actions), net, moved)
     found = actions(other, x[:, joint_by_joint(order)])
     np.testing.assert_allclose(found, actions(net, x)[:, order], atol=1e-13)
     assert np.ptp(actions(net, x), axis=0).min() > 0.1
 
 
 def test_the_place_of_a_joint_matters(net, x):
+    net = eqx.tree_at(lambda net: net.actions, net, 0 * net.actions + net.actions[0])
     equal = eqx.tree_at(lambda net: net.places, net, jnp.zeros_like(net.places))
     same = x.copy()
     same[:, 1], same[:, RATES + 1] = same[:, 0], same[:, RATES]
@@ -138,7 +140,7 @@ def test_attention_by_its_definition(net, x):
             hidden = affine(block.change[0], normalised(tokens[i]))
             hidden = np.where(hidden > 0, hidden, np.expm1(np.minimum(hidden, 0)))
             tokens[i] = tokens[i] + affine(block.change[1], hidden)
-    expected = [affine(net.action, normalised(token))[0] for token in tokens]
+    expected = [weights @ normalised(token) for weights, token in zip(net.actions, tokens)]
     np.testing.assert_allclose(actions(net, x), expected, atol=1e-12)
 
 
@@ -151,7 +153,7 @@ def test_leading_axes_and_one_observation(net, x):
 def test_weights_of_the_action_have_the_last_factor():
     small = SETTINGS(jax.random.key(0), (SIZE, JOINTS), jnp.float64, 0.1)
     large = SETTINGS(jax.random.key(0), (SIZE, JOINTS), jnp.float64, 1.0)
-    np.testing.assert_allclose(10 * small.action.weight, large.action.weight, rtol=1e-14)
+    np.testing.assert_allclose(10 * small.actions, large.actions, rtol=1e-14)
     single = SETTINGS(jax.random.key(0), (SIZE, JOINTS), jnp.float32, 1.0)
     assert {x.dtype for x in jax.tree.leaves(single)} == {np.dtype("float32")}
 
@@ -173,6 +175,9 @@ def test_wrong_settings_name_the_part():
         make(("positions", "command"))
     with pytest.raises(ArgumentError, match=r"part 'command' has 3 entries"):
         make(("positions",), "command")
+    for wrong in (None, {"state": PARTS}, ("positions",)):
+        with pytest.raises(ArgumentError, match="expected pairs of a name and a size"):
+            learning.JointAttention(wrong)
     with pytest.raises(ArgumentError, match="per_joint is empty"):
         make(())
     with pytest.raises(ArgumentError, match="width is 9, expected a multiple of heads=2"):
@@ -206,7 +211,7 @@ def test_a_training_changes_all_weights():
     for before, after in zip(jax.tree.leaves(first), jax.tree.leaves(found)):
         assert np.isfinite(after).all()
         assert before.shape == after.shape
-    assert np.abs(first.action.weight - found.action.weight).max() > 1e-6
+    assert np.abs(first.actions - found.actions).max() > 1e-6
     observation = np.array([[0.2], [-0.1]])
     normalised = training.state.statistics.normalise(observation)
     np.testing.assert_allclose(

@@ -1,11 +1,13 @@
 """Train one policy for three robots with legs, test it, and draw it.
 
-    python -m benchmarks.studies.walkers OUTPUT_FOLDER --seed 0
+    python -m benchmarks.studies.walkers OUTPUT_FOLDER --seed 0 --attention
 
-The robots are the bundled quadruped, and robots with six and with four legs from MJCF files that
-this study writes. SHAC trains all at once, in `envs.PaddedWalk`. The test has 63 episodes of
-10 s with a forward command of 0.4 m/s: falls, and the mean speed after 2 s. The folder gets the
-checkpoint, the records and a picture. Needs mujoco, optax and matplotlib.
+The robots are a hopper with one leg and a robot with six legs, from MJCF files that this study
+writes, and the bundled quadruped. SHAC trains all at once, in `envs.PaddedWalk`: a network of two
+layers, or with `--attention` a `learning.JointAttention`. The test has 63 episodes of 10 s with a
+forward command of 0.4 m/s: falls, the mean speed after 2 s, and the share of the time in which no
+foot touches the ground, and in which a foot does not. The folder gets the checkpoint, the records,
+the curve of the returns and a picture of the robots. Needs mujoco, optax and matplotlib.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ import numpy as np
 
 from benchmarks.studies import common
 from jaxrbd import envs, learning, view
+from jaxrbd.cli.curve_plot import plot_curves
+from jaxrbd.contact import contact_points
 from jaxrbd.learning.tasks import algorithm_for
 
 SMOOTHING = 0.01  # m
@@ -41,7 +45,8 @@ LEG = """
     </body>
   </body>
 </body>"""
-SERVO = '<position joint="{joint}" kp="60" kv="2" forcerange="-30 30" ctrlrange="-4 4"/>'
+SERVO = '<position joint="{joint}" kp="60" kv="2" forcerange="-{force} {force}" ctrlrange="-4 4"/>'
+HOPS = 0.4, 0.04  # the period in s, and the height of the foot in m
 FILE = """
 <mujoco model="walker">
   <compiler angle="radian"/>
@@ -54,7 +59,7 @@ FILE = """
     <body name="trunk" pos="0 0 {height}">
       <freejoint/>
       <inertial pos="0 0 0" mass="{mass}" diaginertia="{inertia}"/>
-      <geom class="drawn" type="box" size="{half} 0.08 0.05"/>
+      <geom class="drawn" type="box" size="{size}"/>
       {legs}
     </body>
   </worldbody>
@@ -63,42 +68,76 @@ FILE = """
 </mujoco>"""
 
 
-def robot(pairs: int, length: float) -> str:
-    """The MJCF file of a robot with pairs of legs along a trunk of this length in m."""
+def robot(
+    feet: list[tuple[float, float]], mass: float, inertia: str, size: str, force: float = 30.0
+) -> str:
+    """The MJCF file of a robot.
+
+    - `feet`: the places of the feet in m, forward and to the left of the middle of the trunk;
+    - `mass` in kg, `inertia` in kg m^2, `size` in m: of the trunk;
+    - `force` in N m: the largest torque of a joint.
+    """
     legs = servos = ""
-    for i, x in enumerate(np.linspace(length / 2, -length / 2, pairs)):
-        for name, side in (("left", 1), ("right", -1)):
-            leg = f"_{i}_{name}"
-            legs += LEG.format(name=leg, x=x, y=0.1 * side, side=0.05 * side)
-            joints = (f"{part}{leg}" for part in ("hip", "thigh", "shank"))
-            servos += "".join(SERVO.format(joint=joint) for joint in joints)
-    count = 2 * pairs
+    for i, (x, y) in enumerate(feet):
+        legs += LEG.format(name=f"_{i}", x=x, y=2 / 3 * y, side=y / 3)
+        joints = (f"{part}_{i}" for part in ("hip", "thigh", "shank"))
+        servos += "".join(SERVO.format(joint=joint, force=force) for joint in joints)
     return FILE.format(
         height=0.4 * np.cos(0.7) + 0.02,
-        mass=2 * count,
-        inertia=" ".join(str(count * x) for x in (0.03, 0.06, 0.08)),
-        half=length / 2 + 0.05,
+        mass=mass,
+        inertia=inertia,
+        size=size,
         legs=legs,
         servos=servos,
-        posture="0 0.7 -1.4 " * count,
+        posture="0 0.7 -1.4 " * len(feet),
     )
 
 
 def walkers() -> envs.PaddedWalk:
-    """The environment of the three robots. Neighbouring legs swing in turn."""
+    """The environment of the hopper, the quadruped, and the robot with six legs.
 
-    def of_file(pairs: int, length: float) -> envs.MjcfWalk:
-        phases = tuple(0.5 * ((i + side) % 2) for i in range(pairs) for side in range(2))
-        text = robot(pairs, length)
+    Neighbouring legs of the robot with six legs swing in turn. The hopper starts in stance.
+    """
+    hopper = robot([(0.0, 0.0)], 4.0, "0.4 0.4 0.2", "0.25 0.25 0.03", 60.0)
+    feet = [(x, y) for x in (0.35, 0.0, -0.35) for y in (0.15, -0.15)]
+    six_legs = robot(feet, 12.0, "0.18 0.36 0.48", "0.4 0.08 0.05")
+
+    def of_file(text: str, phases: tuple[float, ...]) -> envs.MjcfWalk:
         return envs.MjcfWalk(text, keyframe="home", phases=phases, smoothing=SMOOTHING)
 
-    robots = envs.QuadrupedTrot(smoothing=SMOOTHING), of_file(3, 0.7), of_file(2, 0.4)
+    robots = (
+        of_file(hopper, (0.5,)),
+        envs.QuadrupedTrot(smoothing=SMOOTHING),
+        of_file(six_legs, (0.0, 0.5, 0.5, 0.0, 0.0, 0.5)),
+    )
     return envs.PaddedWalk(robots, smoothing=SMOOTHING)
+
+
+def parameters(env: envs.PaddedWalk, size: int) -> envs.Randomised:
+    """The parameters of environments with the robots in turn; the hopper has its own gait."""
+    params, axes = env.params_of_all(size)
+    gait = params.gait.at[:: len(env.walkers)].set(np.array(HOPS, params.gait.dtype))
+    return envs.Randomised(params._replace(gait=gait), axes)
+
+
+def flight(walker: envs.LeggedEnv, q: np.ndarray) -> tuple[float, float]:
+    """The share of the time without any foot, and without a foot, within 1 mm of the ground.
+
+    `q` (steps, episodes, nq): the motion of this robot.
+    """
+    params = walker.default_params()
+    no_velocity = jnp.zeros(params.model.nv, q.dtype)
+
+    def above(q: jax.Array) -> jax.Array:
+        return contact_points(params.model, params.scene, q, no_velocity).distance > 1e-3
+
+    up = np.asarray(jax.jit(jax.vmap(jax.vmap(above)))(q))
+    return float(np.mean(np.all(up, axis=-1))), float(np.mean(up))
 
 
 def motions(training: learning.Training, episodes: int = 63) -> tuple[np.ndarray, ...]:
     """q (steps, episodes, nq), forward speeds, and whether the episode has failed up to now."""
-    env, params = training.env, training.params
+    env, params = dataclasses.replace(training.env, episode_steps=500), training.params
     batch, policy = envs.vectorize(env, training.params_axes), training.policy()
     keys = jax.random.split(jax.random.key(1), episodes)
     start = batch.reset(params, keys)
@@ -132,14 +171,19 @@ def picture(env: envs.PaddedWalk, q: np.ndarray, path: pathlib.Path) -> None:
 
 def main() -> None:
     """Train, print the test, and write the files."""
-    options = common.options(__doc__, "folder", seed=0, updates=300)
+    options = common.options(__doc__, "folder", seed=0, updates=500, attention=False)
     common.start(double=False)
     folder = pathlib.Path(*(options.folder or ["walkers"]))
     folder.mkdir(parents=True, exist_ok=True)
-    env = walkers()
+    env = dataclasses.replace(walkers(), episode_steps=200)
     shac = algorithm_for("quadruped-trot", "shac")
-    shac = dataclasses.replace(shac, batch=63, updates=options.updates)
-    params, axes = env.params_of_all(shac.batch)
+    changes = {"batch": 63, "updates": options.updates, "rate": 3e-3, "log_std": -2.0}
+    shac = dataclasses.replace(shac, **changes)
+    if options.attention:
+        parts = env.interface(env.default_params()).observation
+        network = learning.JointAttention(parts, mask="has_joint")
+        shac = dataclasses.replace(shac, policy_network=network)
+    params, axes = parameters(env, shac.batch)
     start, start_cpu = time.perf_counter(), time.process_time()
     training = learning.Training(shac, env, options.seed, params, axes)
     for _ in training.run(folder / "checkpoint"):
@@ -148,12 +192,15 @@ def main() -> None:
     (folder / "records.json").write_text(json.dumps(training.records))
     print(f"{env.robots()}: {training.records[-1].steps} steps, {seconds:.0f} s, CPU {cpu:.0f} s\n")
     q, speed, failed = motions(training)
-    common.head("robot", "falls", "mean speed, m/s")
+    common.head("robot", "falls", "mean speed, m/s", "in flight", "a foot in the air")
     for i, walker in enumerate(env.walkers):
         fell = failed[-1, i :: len(env.walkers)]
         mean = np.mean(speed[100:, i :: len(env.walkers)][:, ~fell])
         name = f"{walker.action_size // 3} legs ({type(walker).__name__})"
-        common.row(name, f"{fell.sum()} of {fell.size}", f"{mean:.3f}")
+        motion = q[100:, i :: len(env.walkers)][:, ~fell][..., env.robots().q_index[i]]
+        shares = (f"{share:.2f}" for share in flight(walker, motion))
+        common.row(name, f"{fell.sum()} of {fell.size}", f"{mean:.3f}", *shares)
+    plot_curves(folder / "curve.png", "one policy for three robots", [training.records])
     picture(env, q, folder / "walkers.png")
 
 

@@ -3,9 +3,9 @@
 Each joint has a vector, its token. It starts as a linear map of the observations of the joint and
 of the whole robot, plus a learned vector of the place of the joint. In each block, the tokens get a
 weighted mean of linear maps of all tokens, whose weights depend on the tokens themselves
-(attention), and then each token changes by a small network. A linear map of its token is the action
-of a joint. All joints share these maps, so their number does not grow with the number of joints,
-and joints that a robot does not have get no weight.
+(attention), and then each token changes by a small network. All joints share these maps, and joints
+that a robot does not have get no weight. The action of a joint is the product of its token and of
+weights of its place.
 
 Sources: Vaswani et al. (2017), Attention is all you need, sections 3.1 to 3.3, with the
 normalisation before each step; Gupta, Fan, Ganguli and Fei-Fei (2022), MetaMorph, for one policy
@@ -25,7 +25,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, PRNGKeyArray
 
-from .._math.ranks import plus
+from .._math.ranks import plus, times
 from ..errors import ArgumentError
 from ..model import arguments
 from .networks import Layer, apply, network
@@ -49,12 +49,15 @@ class Block(NamedTuple):
 
 
 class AttentionNetwork(eqx.Module):
-    """A network from observations to one action per joint; see `JointAttention`."""
+    """A network from observations to one action per joint; see `JointAttention`.
+
+    `places`: the vector of each joint; `actions`: the weights of each action.
+    """
 
     places: Float[Array, "n d"]
     start: Layer
     blocks: tuple[Block, ...]
-    action: Layer
+    actions: Float[Array, "n d"]
     settings: JointAttention = eqx.field(static=True)
 
     def __call__(self, x: Float[Array, "... m"]) -> Float[Array, "... n"]:
@@ -68,7 +71,8 @@ class AttentionNetwork(eqx.Module):
         for block in self.blocks:
             tokens = tokens + self._attention(block, _normalised(tokens), has)
             tokens = tokens + apply(block.change, _normalised(tokens))
-        return apply((self.action,), _normalised(tokens))[..., 0].reshape(*batch, len(own))
+        found = jnp.sum(times(_normalised(tokens), self.actions), axis=-1)
+        return found.reshape(*batch, len(own))
 
     def _attention(self, block: Block, tokens: Array, has: Array) -> Array:
         """The change of the tokens (b, n, d) by attention to the joints that the robot has."""
@@ -110,7 +114,13 @@ class JointAttention:
 
     def __post_init__(self):
         arguments.require_counts(width=self.width, heads=self.heads, blocks=self.blocks)
-        object.__setattr__(self, "parts", tuple((str(name), int(n)) for name, n in self.parts))
+        try:
+            parts = tuple((str(name), int(size)) for name, size in self.parts)
+        except (TypeError, ValueError):
+            raise ArgumentError(
+                f"parts is {self.parts!r}, expected pairs of a name and a size"
+            ) from None
+        object.__setattr__(self, "parts", parts)
         object.__setattr__(self, "per_joint", tuple(self.per_joint))
         if self.width % self.heads:
             raise ArgumentError(f"width is {self.width}, expected a multiple of heads={self.heads}")
@@ -150,10 +160,10 @@ class JointAttention:
                 f"{total} and {len(own)} as in parts of JointAttention"
             )
         d = self.width
-        place_key, start_key, action_key, *keys = jax.random.split(key, 3 + 3 * self.blocks)
+        place_key, start_key, actions_key, *keys = jax.random.split(key, 3 + 3 * self.blocks)
 
-        def layer(key: PRNGKeyArray, m: int, n: int, factor: float = 1.0) -> Layer:
-            return network(key, (m, n), dtype, factor)[0]
+        def layer(key: PRNGKeyArray, m: int, n: int) -> Layer:
+            return network(key, (m, n), dtype)[0]
 
         blocks = tuple(
             Block(layer(k[0], d, 3 * d), layer(k[1], d, d), network(k[2], (d, 2 * d, d), dtype))
@@ -163,7 +173,7 @@ class JointAttention:
             places=jax.random.normal(place_key, (len(own), d), dtype),
             start=layer(start_key, own.shape[1] + len(shared), d),
             blocks=blocks,
-            action=layer(action_key, d, 1, last),
+            actions=float(last / np.sqrt(d)) * jax.random.normal(actions_key, (len(own), d), dtype),
             settings=self,
         )
 
