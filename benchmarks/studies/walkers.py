@@ -182,7 +182,7 @@ def main() -> None:
     if options.attention:
         parts = env.interface(env.default_params()).observation
         network = learning.JointAttention(parts, mask="has_joint")
-        shac = dataclasses.replace(shac, policy_network=network)
+        shac = dataclasses.replace(shac, policy_network=network, rate=1e-3)
     params, axes = parameters(env, shac.batch)
     start, start_cpu = time.perf_counter(), time.process_time()
     training = learning.Training(shac, env, options.seed, params, axes)
