@@ -11,9 +11,7 @@ checkpoint, the records and a picture. Needs mujoco, optax and matplotlib.
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
-import time
 
 import jax
 import jax.numpy as jnp
@@ -135,18 +133,12 @@ def main() -> None:
     options = common.options(__doc__, "folder", seed=0, updates=300)
     common.start(double=False)
     folder = pathlib.Path(*(options.folder or ["walkers"]))
-    folder.mkdir(parents=True, exist_ok=True)
     env = walkers()
     shac = algorithm_for("quadruped-trot", "shac")
     shac = dataclasses.replace(shac, batch=63, updates=options.updates)
-    params, axes = env.params_of_all(shac.batch)
-    start, start_cpu = time.perf_counter(), time.process_time()
-    training = learning.Training(shac, env, options.seed, params, axes)
-    for _ in training.run(folder / "checkpoint"):
-        pass
-    seconds, cpu = time.perf_counter() - start, time.process_time() - start_cpu
-    (folder / "records.json").write_text(json.dumps(training.records))
-    print(f"{env.robots()}: {training.records[-1].steps} steps, {seconds:.0f} s, CPU {cpu:.0f} s\n")
+    training = learning.Training(shac, env, options.seed, *env.params_of_all(shac.batch))
+    print(env.robots())
+    common.train(training, folder)
     q, speed, failed = motions(training)
     common.head("robot", "falls", "mean speed, m/s")
     for i, walker in enumerate(env.walkers):
