@@ -69,6 +69,7 @@ def test_jaxrbd_at_work(checker):
     assert unknown["failed"].startswith("FileNotFoundError")
 
 
+@pytest.mark.slow
 def test_conventions(tmp_path):
     """On a floating base, MuJoCo's converted forces and derivatives equal Pinocchio's."""
     checker = make_checker("quadruped", tmp_path)

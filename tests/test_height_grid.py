@@ -205,6 +205,7 @@ def test_outside_of_the_rectangle_the_height_is_that_of_the_border(rough, rng):
     assert jnp.isnan(unknown[0]), "an unknown position has no height"
 
 
+@pytest.mark.slow
 def test_derivatives_are_the_true_ones(rough, rng):
     """Of the distance and its gradient, in the point, heights, spacing and origin."""
     points = np.concatenate([inside_points(rng, 12), rng.uniform(-1, 1, (12, 1))], axis=1)

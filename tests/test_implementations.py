@@ -186,6 +186,7 @@ def test_batches_of_batches_and_shared_operands(sweep, name, rng):
         close(jax.jit(lambda b: each(jax.tree.map(lambda x: x[0], X)))(b), found[0][0], 1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERS)
 def test_batches_of_positions_alone(name, rng):
     """The rotations and the rows are shared, as for a robot whose joints are all prismatic."""
@@ -329,6 +330,7 @@ def test_kernels_need_a_package(monkeypatch):
         tree.implementation("kernels")
 
 
+@pytest.mark.slow
 @pytest.mark.cpu
 def test_kernels_on_a_cpu_are_loops():
     model = zoo.chain(9)

@@ -808,6 +808,7 @@ def test_a_displacement_to_a_limit_ends_within_the_limits(arm):
     close(highest, jnp.broadcast_to(arm.upper_position_limit, highest.shape), 1e-15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("angle", [np.pi, np.pi - 1e-9, 1e-9, 0.0])
 def test_a_target_at_the_angle_pi(angle):
     """One body on a ball joint turns by the angle, about an oblique axis."""

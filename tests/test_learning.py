@@ -164,6 +164,7 @@ def test_long_rows_of_a_gradient_are_scaled():
     np.testing.assert_allclose(found, [[0.3, -0.4], [0.6, -0.8], [0.0, 0.0]], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_windows_contain_failures_and_truncations(window):
     *_, (_, steps) = window
     assert np.any(steps.terminated)

@@ -101,6 +101,7 @@ def test_single_precision(name, root_joint):
 # ---------------------------------------------------------------------------------- mimic joints
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "root_joint"), WITH_MIMIC)
 def test_mimic_joints(name, root_joint):
     """Pinocchio's results without mimic, converted by `v_tree = G v` with G from the file."""

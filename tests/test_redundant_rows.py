@@ -70,6 +70,7 @@ def scaled_equations(model, q, v, scale):
     return con.constrained_dynamics(model, q, v, jnp.zeros_like(v), equations, None, 10.0)
 
 
+@pytest.mark.slow
 @EACH_DTYPE
 @pytest.mark.parametrize("scale", [1e-6, 1e6])
 def test_the_scaling_of_an_equation_does_not_matter(scale, dtype):

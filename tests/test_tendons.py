@@ -154,6 +154,7 @@ def test_every_quantity_agrees_with_mujoco(states, results):
     assert all(touching <= at_most)
 
 
+@pytest.mark.slow
 def test_the_rates_and_the_forces_follow_from_the_moment_arms(states, results):
     *_, q, v = states
     arms = np.asarray(results["moment arms"])

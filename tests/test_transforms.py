@@ -224,6 +224,7 @@ def test_third_derivative_of_a_pendulum_is_exact_at_every_angle(angle):
     assert third == pytest.approx(9.81 / LENGTH * np.cos(angle), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("speed", [0.0, 1e-20, 1e-9, 1e-4])
 def test_a_step_of_a_free_body_has_the_true_derivative_at_rest(speed):
     """d(rotation reached)/d(angular velocity) is dt times the right Jacobian, also at rest."""
