@@ -933,8 +933,9 @@ def test_settings_are_values_of_json(tmp_path, monkeypatch):
     }
     assert json.loads(json.dumps(found)) == found
     for name in learning.task_names():
-        found = learning.load_task(name).settings()
-        assert found["episode_steps"] == learning.load_task(name).episode_steps
+        env = learning.load_task(name)
+        found = env.settings()
+        assert found["episode_steps"] == env.episode_steps
         assert json.loads(json.dumps(found)) == found
     monkeypatch.setitem(tasks._TASKS, "point", PointWithSettings())
     other = PointWithSettings(limit=1.0, place=(2, (3.5, "right")))
