@@ -260,7 +260,8 @@ IN_ALL_OPERANDS["body_regressor"] = lambda m, q, v, u, f: rbd.algorithms.body_re
 )
 
 
-@pytest.mark.parametrize("name", nightly.all_but(["rnea"], IN_ALL_OPERANDS))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", IN_ALL_OPERANDS)
 def test_derivatives_in_all_arguments_and_numbers(name):
     """Derivatives along one curve in (model, q, v, u, f_ext): forward, reverse, second order.
 
