@@ -217,8 +217,7 @@ def test_without_noise_the_base_parameters_are_exact():
     assert found.residual_rms < 1e-11
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("estimate", [linear, consistent])
+@pytest.mark.parametrize("estimate", nightly.all_but([consistent], [linear, consistent]))
 def test_base_parameters_are_within_their_deviations(estimate):
     """None of the 43 errors is above 4 standard deviations, nor is their chi-squared."""
     true = arm()[1]
