@@ -76,6 +76,7 @@ def test_neither_reads_what_is_no_robot(name):
 # --------------------------------------------------------------------------------------- float32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "root_joint"),
     real_robots.with_both_bases(real_robots.ROBOTS, real_robots.TWO_EXAMPLES),
