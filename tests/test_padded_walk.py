@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-from jaxrbd import envs
+from jaxrbd import envs, learning
 from jaxrbd.actuators import PD
 from jaxrbd.contact import Scene
 from jaxrbd.envs import legged
@@ -138,6 +138,11 @@ def test_settings_and_the_interface_state_the_robots():
     assert [walker["settings"]["legs"] for walker in found] == [3, 5]
     observed = both().interface(both().default_params()).observation
     assert observed[-1] == ("has_joint", 5)
+    mask, each_joint, shared = learning.JointAttention(observed, mask="has_joint").entries()
+    size = sum(size for _, size in observed)
+    np.testing.assert_array_equal(mask, np.arange(size - 5, size))
+    assert each_joint.shape == (5, 3)
+    assert sorted([*mask, *each_joint.ravel(), *shared]) == [*range(size)]
 
 
 FAULTS = {

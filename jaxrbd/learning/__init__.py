@@ -6,6 +6,7 @@ the updates of an algorithm, gives metrics, and writes checkpoints. The module n
 """
 
 from .apg import Apg, ApgState
+from .attention import AttentionNetwork, JointAttention
 from .checkpoint import load_checkpoint, read_description, save_checkpoint
 from .event_files import tensorboard_writer
 from .plain_policy import numpy_policy, policy_arrays
@@ -23,6 +24,9 @@ __all__ = [
     "PpoState",
     "Shac",
     "ShacState",
+    # networks
+    "AttentionNetwork",
+    "JointAttention",
     # training
     "Evaluation",
     "Evaluations",

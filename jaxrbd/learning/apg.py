@@ -30,6 +30,7 @@ from ..model import arguments
 from .networks import (
     ObservationStatistics,
     Policy,
+    PolicyNetwork,
     act,
     entry,
     new_policy,
@@ -62,7 +63,7 @@ class Apg:
     - `betas`: the two decay rates of Adam;
     - `log_std`: the logarithm of the first standard deviation of the noise of the actions;
     - `last_noise`: as in `Shac`;
-    - `policy_observation`: as in `Ppo`;
+    - `policy_observation`, `policy_network`: as in `Ppo`;
     - `action_limit`: the largest norm of the gradient of the sum of the rewards of a window with
       respect to one action of one environment. Larger gradients are scaled (default: no limit);
     - `updates`: the number of updates of the whole training.
@@ -78,6 +79,7 @@ class Apg:
     last_noise: float = 1.0
     action_limit: float | None = None
     policy_observation: str | None = None
+    policy_network: PolicyNetwork | None = None
     updates: int = 500
 
     def __post_init__(self):
@@ -94,7 +96,7 @@ class Apg:
         states, dtype = start(env, params, reset_key, self.batch), params.model.dtype
         size = observation_size(self.policy_observation, states.observation, "policy_observation")
         sizes = size, *self.hidden, env.action_size
-        policy = new_policy(policy_key, sizes, dtype, self.log_std)
+        policy = new_policy(policy_key, sizes, dtype, self.log_std, self.policy_network)
         return ApgState(
             policy=policy,
             optimiser=self._adam().init(policy),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -25,6 +25,11 @@ class Layer(NamedTuple):
 
 Network = tuple[Layer, ...]
 
+# A function that makes the network of a policy, with the arguments of `network`. It returns a
+# `Network`, or a pytree of arrays that is a function from (..., m) to (..., n), such as a
+# `JointAttention` or a module of Equinox.
+PolicyNetwork = Callable[[PRNGKeyArray, Sequence[int], Any, float], Any]
+
 
 def network(key: PRNGKeyArray, sizes: Sequence[int], dtype: Any, last: float = 1.0) -> Network:
     """A network with random weights of variance 1 / m, for m inputs of a layer, and zero biases.
@@ -43,8 +48,14 @@ def network(key: PRNGKeyArray, sizes: Sequence[int], dtype: Any, last: float = 1
     )
 
 
-def apply(layers: Network, x: Float[Array, "... m"]) -> Float[Array, "... n"]:
-    """The output of a network with the activation function elu between the layers."""
+def apply(layers: Any, x: Float[Array, "... m"]) -> Float[Array, "... n"]:
+    """The output of a network.
+
+    `layers`: a `Network`, with the activation function elu between its layers, or another network
+    that a `PolicyNetwork` makes.
+    """
+    if not isinstance(layers, tuple):
+        return layers(x)
     for layer in layers[:-1]:
         x = jax.nn.elu(plus(x @ layer.weight, layer.bias))
     return plus(x @ layers[-1].weight, layers[-1].bias)
@@ -143,17 +154,38 @@ def observation_size(name: str | None, observation: Observation, setting: str) -
 
 
 class Policy(NamedTuple):
-    """A random policy: the action is `tanh(mean(observation) + exp(log_std) noise)`."""
+    """A random policy: the action is `tanh(mean(observation) + exp(log_std) noise)`.
 
-    mean: Network
+    `mean`: a `Network`, or another network that a `PolicyNetwork` makes.
+    """
+
+    mean: Any
     log_std: Float[Array, " n"]
 
 
 def new_policy(
-    key: PRNGKeyArray, sizes: Sequence[int], dtype: Any, log_std: float = -1.0
+    key: PRNGKeyArray,
+    sizes: Sequence[int],
+    dtype: Any,
+    log_std: float = -1.0,
+    policy_network: PolicyNetwork | None = None,
 ) -> Policy:
-    """A policy with random weights; the actions are near zero at first."""
-    return Policy(network(key, sizes, dtype, 0.1), jnp.full(sizes[-1], log_std, dtype))
+    """A policy with random weights; the actions are near zero at first.
+
+    `policy_network`: what makes the network (default: `network`).
+    """
+    mean = (policy_network or network)(key, sizes, dtype, 0.1)
+    return Policy(mean, jnp.full(sizes[-1], log_std, dtype))
+
+
+def policy_layers(policy: Policy) -> Network:
+    """The layers of the network of a policy. Raises ArgumentError for another network."""
+    if not isinstance(policy.mean, tuple):
+        raise ArgumentError(
+            f"the network of the policy is {type(policy.mean).__name__}, expected layers: a "
+            "training without policy_network"
+        )
+    return policy.mean
 
 
 def act(

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError
-from .networks import Network, entry
+from .networks import Network, entry, policy_layers
 from .shac import Shac
 from .training import Training
 
@@ -32,12 +32,13 @@ def policy_arrays(training: Training) -> dict[str, np.ndarray]:
     - with a mirror: `mirror_observation` (m,), `mirror_action` (k,), and the layers of the critic,
       `critic_weight_0`, `critic_bias_0`, ...
 
-    Raises ArgumentError, which names the array, for values that are not finite.
+    Raises ArgumentError, which names the array, for values that are not finite, and for a policy
+    network without layers, such as a `JointAttention`.
     """
     algorithm, state = training.algorithm, training.state
     statistics = entry(algorithm.policy_observation, state.statistics)
     arrays: dict[str, Any] = {"mean": statistics.mean, "scale": statistics.scale}
-    arrays |= _layers("", state.policy.mean)
+    arrays |= _layers("", policy_layers(state.policy))
     if isinstance(algorithm, Shac) and algorithm.mirror_observation:
         dtype = statistics.mean.dtype
         arrays["mirror_observation"] = np.array(algorithm.mirror_observation, dtype)

@@ -16,7 +16,7 @@ from ..envs import Env
 from ..envs.environment import Interface
 from ..errors import ArgumentError, installation
 from ..io._sealed import replace_file
-from .networks import entry
+from .networks import entry, policy_layers
 from .plain_policy import layer_count, policy_arrays
 from .training import Training, without_resets
 
@@ -63,8 +63,8 @@ def policy_description(training: Training, params: Any = None) -> dict[str, Any]
     - `stiffness` (kp), `damping` (kd), `effort`: of the PD control, in the order of the actuators;
     - `pose`: the default pose, a list of coordinates per joint, in the order of q.
 
-    Raises ArgumentError if the training has `params_axes` and there are no `params`, and if the
-    sizes that the environment states differ from the sizes of the policy.
+    Raises ArgumentError if the training has `params_axes` and there are no `params`, if the sizes
+    that the environment states differ from the sizes of the policy, and as `policy_arrays`.
     """
     env = without_resets(training.env)
     if params is None and training.params_axes is not None:
@@ -74,7 +74,7 @@ def policy_description(training: Training, params: Any = None) -> dict[str, Any]
         )
     found = env.interface(training.params if params is None else params)
     name, policy = training.algorithm.policy_observation, training.state.policy
-    size, count = policy.mean[0].weight.shape[0], policy.log_std.shape[0]
+    size, count = policy_layers(policy)[0].weight.shape[0], policy.log_std.shape[0]
     parts = None if found.observation is None else entry(name, found.observation)
     _check_sizes(env, found, parts, size, count)
     return {

@@ -38,6 +38,7 @@ from .networks import (
     Network,
     ObservationStatistics,
     Policy,
+    PolicyNetwork,
     act,
     apply,
     network,
@@ -99,6 +100,8 @@ class Ppo:
       minibatches per epoch;
     - `policy_observation`, `critic_observation`: if an observation is a dict, the names of the
       arrays that the policy and the critic get (default: an observation is one array);
+    - `policy_network`: what makes the network of the policy, such as a `JointAttention`; see
+      `networks.PolicyNetwork` (default: a network with the layers `hidden`);
     - `reward_scale`: a factor of the rewards, so that returns are of the order of 1 to 10;
     - `updates`: the number of updates of the whole training.
     """
@@ -117,6 +120,7 @@ class Ppo:
     parts: int = 8
     policy_observation: str | None = None
     critic_observation: str | None = None
+    policy_network: PolicyNetwork | None = None
     reward_scale: float = 0.1
     updates: int = 500
 
@@ -134,7 +138,8 @@ class Ppo:
         key, policy_key, critic_key, reset_key = jax.random.split(key, 4)
         states, dtype = start(env, params, reset_key, self.batch), params.model.dtype
         size = observation_size(self.policy_observation, states.observation, "policy_observation")
-        policy = new_policy(policy_key, (size, *self.hidden, env.action_size), dtype, log_std=-0.5)
+        sizes = size, *self.hidden, env.action_size
+        policy = new_policy(policy_key, sizes, dtype, -0.5, self.policy_network)
         size = observation_size(self.critic_observation, states.observation, "critic_observation")
         critic = network(critic_key, (size, *self.hidden, 1), dtype)
         return PpoState(

@@ -8,14 +8,13 @@ discounted value V of the last observation, per step and environment; equation (
 
 Here c is the discount, t0 the first step of an episode in the window, and t1 the step after its
 last step in the window. If an episode ends in the window, a new sum starts with t0 at the next
-step. V is not added if the episode terminated; it is added if the episode was truncated or the
-window ended.
+step. V is added if the episode was truncated or the window ended, not if it terminated.
 
 JAX differentiates L through the physics. The window is short, so the gradient does not grow as it
 does over whole episodes; the critic V accounts for the later rewards. The critic is fitted to
 TD(lambda) returns, equations (6) and (7), where lambda is the parameter `trace`. A target critic
-gives the values in L and in the returns. After each update, the new target critic is the mean of
-the old one and the critic, with the weights `target_share` and `1 - target_share`.
+gives the values in L and in the returns; after each update, the new one is the mean of the old one
+and the critic, with the weights `target_share` and `1 - target_share`.
 
 Source: Xu, Makoviychuk, Narang, Ramos, Matusik, Garg and Macklin (2022), Accelerated policy
 learning with parallel differentiable simulation, algorithm 1. The defaults are its cart-pole's.
@@ -68,7 +67,7 @@ class Shac:
     - `log_std`: the logarithm of the first standard deviation of the noise of the actions;
     - `last_noise`: the noise of the actions has a factor, which falls linearly from 1 to this value
       over all updates. With 0, the training ends near the policy that `deterministic` returns;
-    - `policy_observation`, `critic_observation`: as in `Ppo`;
+    - `policy_observation`, `critic_observation`, `policy_network`: as in `Ppo`;
     - `mirror_observation`, `mirror_action`: for a task that looks the same in a mirror, the signs 1
       or -1 of the entries of the observation and of the action in the mirror (default: no mirror).
       They change only `deterministic`: it acts for the observation or for its mirror image,
@@ -91,6 +90,7 @@ class Shac:
     last_noise: float = 1.0
     policy_observation: str | None = None
     critic_observation: str | None = None
+    policy_network: networks.PolicyNetwork | None = None
     mirror_observation: tuple[int, ...] = ()
     mirror_action: tuple[int, ...] = ()
     updates: int = 500
@@ -116,7 +116,7 @@ class Shac:
 
         check_mirror(self, size("policy_observation"), env.action_size)
         sizes = size("policy_observation"), *self.hidden, env.action_size
-        policy = networks.new_policy(policy_key, sizes, dtype, self.log_std)
+        policy = networks.new_policy(policy_key, sizes, dtype, self.log_std, self.policy_network)
         critic = networks.network(critic_key, (size("critic_observation"), *self.hidden, 1), dtype)
         return ShacState(
             policy=policy,

@@ -9,6 +9,7 @@ from typing import Any
 from .. import envs
 from ..errors import ArgumentError, SavedFileError
 from ..model.names import similar_names
+from .attention import JointAttention
 from .checkpoint import read_description
 from .training import ALGORITHMS, Algorithm, Training, without_resets
 
@@ -111,13 +112,16 @@ def load_training(
 
     `env`, `params`: as in `Training` (default: the environment of the task that the file names,
     with the settings that the file states, and its usual parameters).
-    `load_training(path).policy()` is the policy. Raises SavedFileError as `Training.load` does, and
-    if no `env` is given and the file names no task.
+    `load_training(path).policy()` is the policy. Raises SavedFileError as `Training.load` does, if
+    no `env` is given and the file names no task, and for a policy network other than a
+    `JointAttention`: then make the `Training` with this network, and call `Training.load`.
     """
     about = read_description(path)
     try:
         task, name, seed = str(about["task"]), str(about["algorithm"]), int(about["seed"])
         settings = {setting: _with_tuples(x) for setting, x in about["settings"].items()}
+        if (stated := settings.get("policy_network")) is not None:
+            settings["policy_network"] = _policy_network(stated, path)
         algorithm = ALGORITHMS[name](**settings)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise SavedFileError(
@@ -177,7 +181,21 @@ def _with_stated_settings(
 
 def _with_tuples(x: Any) -> Any:
     """A value of JSON with a tuple for each list."""
+    if isinstance(x, dict):
+        return {name: _with_tuples(y) for name, y in x.items()}
     return tuple(map(_with_tuples, x)) if isinstance(x, list) else x
+
+
+def _policy_network(stated: Any, path: str | os.PathLike[str]) -> JointAttention:
+    """The policy network that a checkpoint states."""
+    name = stated["name"] if isinstance(stated, dict) else stated
+    if name != JointAttention.__name__:
+        raise SavedFileError(
+            f"its policy network is {name!r}, expected 'JointAttention'; make the Training with "
+            "this network, and call Training.load",
+            file=os.fspath(path),
+        )
+    return JointAttention(**stated["settings"])
 
 
 def _check_algorithm(name: str) -> None:

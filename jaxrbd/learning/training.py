@@ -245,7 +245,13 @@ class Training:
         for name in ("task", "algorithm", "seed"):
             if about.get(name) != expected[name]:
                 yield name, about.get(name), expected[name]
-        yield from _different_settings("", about.get("settings"), expected["settings"], CHANGEABLE)
+        # An older file does not state a newer setting, which then had its default.
+        stated = about.get("settings")
+        defaults = {
+            field.name: _stated(field.default) for field in dataclasses.fields(self.algorithm)
+        }
+        stated = {**defaults, **stated} if isinstance(stated, dict) else {}
+        yield from _different_settings("", stated, expected["settings"], CHANGEABLE)
         if "environment" not in about:  # before version 3 of checkpoints
             return
         found, wanted = about["environment"], expected["environment"]
@@ -255,18 +261,28 @@ class Training:
         yield from _different_settings("environment ", found.get("settings"), wanted["settings"])
 
     def _about(self) -> dict[str, Any]:
-        settings = {
-            name: list(x) if isinstance(x, tuple) else x
-            for name, x in dataclasses.asdict(self.algorithm).items()
-        }
         env = without_resets(self.env)
         return {
             "task": self.task,
             "algorithm": self.algorithm_name,
-            "settings": settings,
+            "settings": _settings(self.algorithm),
             "seed": self.seed,
             "environment": {"name": type(env).__name__, "settings": env.settings()},
         }
+
+
+def _settings(x: Any) -> dict[str, Any]:
+    """The settings of an algorithm or of a policy network, as a checkpoint states them."""
+    return {field.name: _stated(getattr(x, field.name)) for field in dataclasses.fields(x)}
+
+
+def _stated(x: Any) -> Any:
+    """What a checkpoint states of a setting: lists for tuples, names for classes and functions."""
+    if isinstance(x, tuple):
+        return [_stated(y) for y in x]
+    if dataclasses.is_dataclass(x) and not isinstance(x, type):
+        return {"name": type(x).__name__, "settings": _settings(x)}
+    return getattr(x, "__qualname__", type(x).__name__) if callable(x) else x
 
 
 def _different_settings(
