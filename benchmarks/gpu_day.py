@@ -6,8 +6,7 @@ The command writes one line of JSON per row to FOLDER/gpu_day.jsonl, and can be 
 again, it computes the missing rows. First it measures the limits of the device: the time of a call,
 of a kernel, and the memory bandwidth. Each result is compared with a result in float64 of the CPU
 before it is timed. `bound_us` is the time that the measured limits allow for the kernels and bytes
-of the program, and `share` is the part of this bound in the time of the call. At the end, a process
-of `python -m benchmarks` times other libraries (OTHERS) with the same robot and batches.
+of the program, and `share` is the part of this bound in the time of the call.
 """
 
 from __future__ import annotations
@@ -16,15 +15,14 @@ import itertools
 import json
 import pathlib
 import platform
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
-from . import jobs, report
+from . import report
 from .studies import common, gpu_programs
 
 ROBOT = "humanoid"
@@ -32,7 +30,6 @@ BATCHES = (4096, 65536, 1, 1_048_576)  # the most important batch first
 IMPLEMENTATIONS = ("scan", "products", "kernels")
 SAMPLES = 64  # that are compared with the reference
 TOLERANCE = 1e-3  # of the largest entry of a result: rounding in float32
-OTHERS = ("mjx", "mujoco_warp", "grid_rbd")
 
 
 def program(job: str):
@@ -134,48 +131,6 @@ def row(job: str, implementation: str, batch: int, model, known: dict, measured:
     return found | ({"share": found["bound_us"] / us} if on_gpu else {})
 
 
-def rows_of_others(
-    folder: pathlib.Path,
-    robot: str,
-    batch: int,
-    job_names: Sequence[str],
-    libraries: Sequence[str],
-    options: Sequence[str],
-    seconds: float,
-) -> list[dict]:
-    """The rows of other libraries for one batch, by `python -m benchmarks` in a process.
-
-    `options`: more options of that command; `seconds`: the time that the process may take. Without
-    enough time the rows are incomplete.
-    """
-    out = folder / f"others_{batch}"
-    results = out / "results.json"
-    results.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "benchmarks", "--robots", robot, "--batches", str(batch)]
-    command += ["--jobs", ",".join(job_names), "--peers", ",".join(libraries)]
-    command += ["--dtypes", "float32", "--out", str(out.absolute()), *options]
-    try:
-        done = subprocess.run(
-            command, cwd=common.ROOT, timeout=seconds, capture_output=True, text=True
-        )
-    except subprocess.TimeoutExpired:
-        done = None
-    if done is not None and done.returncode:
-        reason = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1][:200]
-        return [
-            {"job": job, "implementation": library, "batch": batch, "failed": reason}
-            for job, library in itertools.product(job_names, libraries)
-        ]
-    rows = []
-    for cell in json.loads(results.read_text())["cells"] if results.exists() else []:
-        row = {"job": cell["job"], "implementation": cell["peer"], "batch": batch}
-        row |= {key: cell[key] for key in ("compile_s", "error", "failed") if key in cell}
-        if "failed" not in cell:
-            row |= {"us": cell["min_us"] * cell["batch"], "ns_per_sample": 1e3 * cell["min_us"]}
-        rows.append(row)
-    return rows
-
-
 def run(
     folder: pathlib.Path,
     *,
@@ -185,13 +140,8 @@ def run(
     job_names: tuple[str, ...] | None = None,
     minutes: float = 8.0,
     duration: float = 0.2,
-    libraries: tuple[str, ...] = OTHERS,
-    options: tuple[str, ...] = (),
 ) -> list[dict]:
-    """Compute the rows that gpu_day.jsonl lacks, until the minutes are over; return all rows.
-
-    `libraries`: other libraries; `options`: options of `python -m benchmarks` for them.
-    """
+    """Compute the rows that gpu_day.jsonl lacks, until the minutes are over; return all rows."""
     import jax
 
     import jaxrbd as rbd
@@ -210,11 +160,6 @@ def run(
             file.write(json.dumps(found) + "\n")
         print(json.dumps(found), flush=True)
 
-    def missing(batches, ways, names) -> list[tuple]:
-        done = {(x.get("job"), x.get("implementation"), x.get("batch")) for x in rows}
-        keys = itertools.product(names, ways, batches)
-        return [key for key in keys if key not in done]
-
     measured = next((x for x in rows if "call_us" in x), None)
     if measured is None:
         measured = {"device": device, "host": platform.machine(), "jax": jax.__version__}
@@ -223,28 +168,19 @@ def run(
     elif measured["device"] != device:
         raise SystemExit(f"{path} has rows of {measured['device']}, and this is {device}")
     names = job_names or tuple(gpu_programs.programs())
-    for batch in batches:
-        for key in missing([batch], implementations, names):
-            if time.monotonic() > end:
-                break
-            found = dict(zip(("job", "implementation", "batch"), key))
-            try:
-                found |= row(*key, model, known, measured, duration)
-            except (jax.errors.JaxRuntimeError, MemoryError, rbd.ArgumentError) as error:
-                found["failed"] = str(error).splitlines()[0][:200]
-            write(found)
-    shared = [job for job in names if job in jobs.JOBS]
-    for batch in batches:
-        wanted = missing([batch], libraries, shared)
-        left = end - time.monotonic()
-        if wanted and left > 0:
-            of = [job for job in shared if any(job == key[0] for key in wanted)]
-            for found in rows_of_others(folder, robot, batch, of, libraries, options, left):
-                if (found["job"], found["implementation"], batch) in wanted:
-                    write(found)
-    lacking = missing(batches, implementations, names) + missing(batches, libraries, shared)
-    if lacking:
-        print(f"{len(lacking)} rows are missing; the same command computes them", file=sys.stderr)
+    done = {(x.get("batch"), x.get("job"), x.get("implementation")) for x in rows}
+    missing = [key for key in itertools.product(batches, names, implementations) if key not in done]
+    for count, (batch, job, way) in enumerate(missing):
+        if time.monotonic() > end:
+            lacking = len(missing) - count
+            print(f"{lacking} rows are missing; the same command computes them", file=sys.stderr)
+            break
+        found = {"job": job, "implementation": way, "batch": batch}
+        try:
+            found |= row(job, way, batch, model, known, measured, duration)
+        except (jax.errors.JaxRuntimeError, MemoryError, rbd.ArgumentError) as error:
+            found["failed"] = str(error).splitlines()[0][:200]
+        write(found)
     (folder / "gpu_day.md").write_text(table(rows))
     return rows
 

@@ -69,6 +69,7 @@ def test_jaxrbd_at_work(checker):
     assert unknown["failed"].startswith("FileNotFoundError")
 
 
+@pytest.mark.slow
 def test_conventions(tmp_path):
     """On a floating base, MuJoCo's converted forces and derivatives equal Pinocchio's."""
     checker = make_checker("quadruped", tmp_path)
@@ -232,7 +233,7 @@ def test_a_baseline_is_another_checkout(tmp_path, monkeypatch, capsys):
 @pytest.mark.slow
 def test_a_day_with_a_gpu(tmp_path, capsys):
     """On the CPU: the command stops in time, continues, and times no wrong result."""
-    options = {"robot": "double_pendulum", "batches": (3,), "duration": 0.001, "libraries": ()}
+    options = {"robot": "double_pendulum", "batches": (3,), "duration": 0.001}
     options |= {"implementations": ("scan", "products"), "job_names": ("rnea", "fk")}
     (limits_row,) = gpu_day.run(tmp_path, minutes=0, **options)
     assert min(limits_row[key] for key in ("call_us", "copy_GB_per_s")) > 0
@@ -250,29 +251,6 @@ def test_a_day_with_a_gpu(tmp_path, capsys):
     assert len((tmp_path / "gpu_day.jsonl").read_text().splitlines()) == len(rows) == 5
     assert {x["failed"] for x in rows[3:]} == {"the result is wrong"}
     assert "| fk | 3 | the result is wrong |" in (tmp_path / "gpu_day.md").read_text()
-
-
-def test_a_day_with_a_gpu_has_rows_of_other_libraries(tmp_path, monkeypatch):
-    """On the CPU, with the benchmark's own process of jaxrbd in the place of another library."""
-    pytest.importorskip("pinocchio")
-    more = ("--seconds", "0.01", "--platform", "cpu", "--environments", str(tmp_path))
-    options = {"robot": "double_pendulum", "batches": (3,), "job_names": ("fk", "gradient")}
-    options |= {"implementations": (), "duration": 0.001, "libraries": ("jaxrbd", "frax")}
-    _, ours, missing = gpu_day.run(tmp_path, options=more, **options)
-    assert [x["implementation"] for x in (ours, missing)] == ["jaxrbd", "frax"]
-    assert missing["failed"] == "not installed"
-    assert (ours["job"], ours["batch"]) == ("fk", 3)
-    assert ours["us"] == pytest.approx(3e-3 * ours["ns_per_sample"])
-    assert ours["error"] < 1e-5
-
-    monkeypatch.setattr(gpu_day, "rows_of_others", lambda *_: pytest.fail("all rows are there"))
-    assert len(gpu_day.run(tmp_path, options=more, **options)) == 3
-
-
-def test_a_failed_process_of_other_libraries_says_why(tmp_path):
-    [row] = gpu_day.rows_of_others(tmp_path, "cow", 3, ["fk"], ["mjx"], [], 60)
-    assert "--robots: no cow" in row["failed"]
-    assert gpu_day.rows_of_others(tmp_path, "pendulum", 3, ["fk"], ["mjx"], [], 0.01) == []
 
 
 def test_files(tmp_path):

@@ -214,6 +214,7 @@ def velocity():
     return jax.jit(with_rate)
 
 
+@pytest.mark.slow
 def test_a_velocity_approaches_an_obstacle_by_the_gain():
     """The target is in the obstacle. The tip would approach by a tenth of its error per step."""
     n, margin = np.array([0.6, -0.8, 0.0]), 0.05

@@ -87,23 +87,23 @@ def separate():
     return jax.jit(jax.vmap(distance))
 
 
-def shapes(kind, rng, scale=1.0, different=200):
+def shapes(kind, rng, scale=1.0):
     """N random shapes; their roundings are at most 0.05. The points of hulls repeat."""
     sizes = [rng.uniform(0.05, 1, (N, *shape)) * scale for shape in SIZES[kind]]
     if kind in (Box, Cylinder, Ellipsoid, ConvexMesh):
         sizes[-1] = rng.uniform(0, 0.05, N) * scale
     if kind is ConvexMesh:
-        return hulls(rng, sizes[-1], scale, different)
+        return hulls(rng, sizes[-1], scale)
     return jax.vmap(kind)(*map(jnp.asarray, sizes))
 
 
-def hulls(rng, rounding, scale, different):
-    """N hulls of 8 points, of which some are different."""
-    vertices = rng.uniform(-1, 1, (different, 8, 3)) * scale
+def hulls(rng, rounding, scale):
+    """N hulls of 8 points, of which 200 are different."""
+    vertices = rng.uniform(-1, 1, (200, 8, 3)) * scale
     made = [ConvexMesh(x) for x in vertices]
     up = np.tile([0.0, 0, 1], (12, 1))  # a hull has up to 12 faces
     normals = np.stack([np.concatenate([hull.normals, up])[:12] for hull in made])
-    rows = np.arange(N) % different
+    rows = np.arange(N) % len(made)
     leaves = map(jnp.asarray, (vertices[rows], rounding, normals[rows]))
     return jax.tree.unflatten(jax.tree.structure(made[0]), leaves)
 
@@ -113,9 +113,9 @@ def poses(rng, spread):
     return Pose(R, jnp.asarray(rng.normal(size=(N, 3)) * spread))
 
 
-def pairs(kinds, rng, spread=1.0, scale=1.0, different=200):
+def pairs(kinds, rng, spread=1.0, scale=1.0):
     """N random pairs of two kinds: the arguments of `distance`."""
-    a, b = (shapes(kind, rng, scale, different) for kind in kinds)
+    a, b = (shapes(kind, rng, scale) for kind in kinds)
     return a, poses(rng, spread * scale), b, poses(rng, spread * scale)
 
 
@@ -449,12 +449,12 @@ def test_a_distance_depends_on_the_relative_pose_and_scales_with_the_sizes(kinds
 # Of these, hulls have the most branches that depend on the precision.
 @of_kinds([KINDS[1], *CLOSED], [*KINDS, *CLOSED])
 def test_distances_in_single_precision(kinds, rng):
-    samples = [pairs(kinds, rng, spread=1.5, different=N)]
+    samples = [(rng, 1.5)]
     if ConvexMesh in kinds:
         # In some of these pairs, a corner of a hull is nearer by rounding errors only.
-        seeds = ((6, 1.0), (17, 1.5))
-        samples = [pairs(kinds, np.random.default_rng(seed), spread) for seed, spread in seeds]
-    for arguments in samples:
+        samples = [(np.random.default_rng(seed), spread) for seed, spread in ((6, 1.0), (17, 1.5))]
+    for sample, spread in samples:
+        arguments = pairs(kinds, sample, spread)
         expected = np.asarray(separate()(*arguments).distance)
         single = jax.tree.map(lambda x: x.astype(jnp.float32), arguments)
         found = np.asarray(separate()(*single).distance)

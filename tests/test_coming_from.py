@@ -32,6 +32,12 @@ def values():
     return found
 
 
+# Planted faults need these rows.
+BY_DEFAULT = (
+    "pin.nonLinearEffects(robot, data, q, v)",
+    "pin.getFrameClassicalAcceleration(robot, data, foot, pin.LOCAL_WORLD_ALIGNED).vector",
+    "mj_data.qacc_smooth",
+)
 ROWS = [(mark, *row) for mark in LIBRARIES for row in section(mark)[1]]
 
 
@@ -39,7 +45,13 @@ def test_the_tables_are_found():
     assert [sum(mark == row[0] for row in ROWS) for mark in LIBRARIES] == [30, 17]
 
 
-@pytest.mark.parametrize(("mark", "theirs", "ours"), ROWS, ids=[theirs for _, theirs, _ in ROWS])
+@pytest.mark.parametrize(
+    ("mark", "theirs", "ours"),
+    [
+        pytest.param(*row, id=row[1], marks=() if row[1] in BY_DEFAULT else pytest.mark.documents)
+        for row in ROWS
+    ],
+)
 def test_both_columns_have_the_same_values(values, mark, theirs, ours):
     names = values[mark]
     if mark == "pinocchio":  # its functions overwrite the results that other rows read
@@ -55,6 +67,7 @@ def test_both_columns_have_the_same_values(values, mark, theirs, ours):
         assert np.shape(found) == np.shape(expected)
 
 
+@pytest.mark.documents
 def test_the_differences_from_pinocchio(values):
     names = values["pinocchio"]
     pin, robot, data, foot = (names[name] for name in ("pin", "robot", "data", "foot"))
@@ -70,6 +83,7 @@ def test_the_differences_from_pinocchio(values):
     assert robot.names[0] == "universe"
 
 
+@pytest.mark.documents
 def test_the_differences_from_mujoco(values):
     """The statements below the table: M, the bias force, and a step of the free joint."""
     names = values["mujoco"]

@@ -146,7 +146,8 @@ def solutions(model, q, v, a, f_ext, constraints):
     return dynamics, system, again, impacts, energies
 
 
-@REDUNDANT
+@pytest.mark.slow
+@ONE_MORE
 def test_the_acceleration_is_that_of_the_kkt_system(model, one_more):
     q, v, a, f_ext = zoo.state(model, 1)
     constraints = (LINE, CONTACT, one_more)

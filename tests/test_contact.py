@@ -687,6 +687,7 @@ def test_moving_the_world_changes_nothing():
 # ------------------------------------------------------------------------------------ derivatives
 
 
+@pytest.mark.slow
 def test_derivatives_at_touch_down_and_at_rest():
     """Derivatives of the force on a point in its position and velocity: differences and limits."""
     soft = eqx.tree_at(lambda s: s.material, ON_PLANE, Material(2.0, 0.5, 0.6, 0.05))

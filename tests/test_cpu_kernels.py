@@ -59,7 +59,7 @@ def as_for_users(monkeypatch):
 
 def counted(robot, jobs):
     words = ["--robot", robot, "--batch", "64", "--jobs", ",".join(jobs)]
-    output = common.python("-m", "benchmarks.studies.kernels", *words)
+    output = common.python("-m", "tests.support.cpu_kernels", *words)
     return {name: int(count) for name, count in re.findall(r"(?m)^\| ([\w ]+) \| (\d+) \|", output)}
 
 
@@ -74,11 +74,12 @@ def test_kernels_have_bounds(bounds, as_for_users):
 
 ENVIRONMENT = """
 import sys
-from benchmarks.studies import environment_speed, kernels
+from benchmarks.studies import environment_speed
+from tests.support import cpu_kernels
 
 library, stored = environment_speed.load_jaxrbd(), sys.argv[1] == "stored"
 program = environment_speed.gradient_program(library, 64, 8, stored)
-print(kernels.count_kernels(program.compiled.as_text()))
+print(cpu_kernels.count_kernels(program.compiled.as_text()))
 """
 
 

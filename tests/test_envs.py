@@ -463,7 +463,8 @@ def other_params(name):
     return params._replace(**{field: jnp.array(x) for field, x in OTHER[name].items()})
 
 
-@pytest.mark.parametrize("name", nightly.all_but(["ArmReach"], OTHER))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OTHER)
 def test_each_parameter_changes_an_episode(name, key):
     """In row i, the i-th parameter differs by 0.01 %."""
     env, params = ENVIRONMENTS[name], other_params(name)

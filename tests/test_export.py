@@ -166,6 +166,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_a_program_runs_where_there_is_no_jaxrbd(tmp_path):
     """In a separate process, by the recipe of docs/saving.md."""
     model = zoo.small()

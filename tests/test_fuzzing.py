@@ -449,6 +449,7 @@ def check_programs(cases, folder) -> None:
     assert 0.05 < share < 0.95
 
 
+@pytest.mark.slow
 def test_damaged_program(tmp_path):
     check_programs(FEW, tmp_path)
 

@@ -119,6 +119,7 @@ def test_beyond_the_grid_the_nearest_posture_is_taken():
     np.testing.assert_allclose(fast[2:4], expected[1][2:4], atol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_gait_has_derivatives(rng):
     home = jnp.zeros(5)
 

@@ -169,6 +169,7 @@ def test_random_steps_are_finite(name, double):
         assert not np.any(diverged)
 
 
+@pytest.mark.slow
 def test_a_step_in_single_precision():
     """The cart meets the end of its rail, so the force of the limit acts."""
     with jax.enable_x64(False):

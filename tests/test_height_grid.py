@@ -168,6 +168,7 @@ def test_the_errors_of_the_surface_and_of_bilinear_surfaces():
     np.testing.assert_allclose(order, [2, 1, 2, 3, 2], atol=0.2)
 
 
+@pytest.mark.slow
 def test_the_surface_overshoots_a_step_by_eight_percent():
     heights = np.zeros((8, 8))
     heights[4:] = 1
@@ -205,6 +206,7 @@ def test_outside_of_the_rectangle_the_height_is_that_of_the_border(rough, rng):
     assert jnp.isnan(unknown[0]), "an unknown position has no height"
 
 
+@pytest.mark.slow
 def test_derivatives_are_the_true_ones(rough, rng):
     """Of the distance and its gradient, in the point, heights, spacing and origin."""
     points = np.concatenate([inside_points(rng, 12), rng.uniform(-1, 1, (12, 1))], axis=1)
@@ -366,6 +368,7 @@ def test_a_ball_comes_to_rest_in_a_valley_and_on_a_slope(rng):
     close(force.f_ext[0, :3], 2 * G / slanted * np.array([-0.4, 0, 1]) / slanted, 1e-11)
 
 
+@pytest.mark.slow
 def test_a_grid_follows_the_dtype_of_the_scene(rough):
     model = zoo.small().astype("float32")
     q, v, *_ = zoo.state(model)

@@ -15,7 +15,7 @@ from jaxrbd._math import linear
 from jaxrbd.errors import ArgumentError
 from jaxrbd.model.joint_space import joint_poses
 from jaxrbd.tree.gpu import kernels, lanes
-from support import zoo
+from support import nightly, zoo
 from support.zoo import close
 
 OTHERS = ["products", "parallel", "interpreted kernels"]
@@ -186,7 +186,7 @@ def test_batches_of_batches_and_shared_operands(sweep, name, rng):
         close(jax.jit(lambda b: each(jax.tree.map(lambda x: x[0], X)))(b), found[0][0], 1e-13)
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", nightly.all_but(["products"], OTHERS))
 def test_batches_of_positions_alone(name, rng):
     """The rotations and the rows are shared, as for a robot whose joints are all prismatic."""
     topology = zoo.build(["prismatic"] * 3, [-1, 0, 1]).topology
@@ -329,6 +329,7 @@ def test_kernels_need_a_package(monkeypatch):
         tree.implementation("kernels")
 
 
+@pytest.mark.slow
 @pytest.mark.cpu
 def test_kernels_on_a_cpu_are_loops():
     model = zoo.chain(9)

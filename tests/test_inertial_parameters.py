@@ -111,6 +111,7 @@ def test_log_cholesky_and_back(inertia, theta):
     close(log_cholesky(inertia_from_log_cholesky(theta)), theta)
 
 
+@pytest.mark.slow
 def test_log_cholesky_derivatives(inertia):
     theta = log_cholesky(inertia)
     forward, backward = (

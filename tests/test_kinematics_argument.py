@@ -25,7 +25,7 @@ def test_the_annotation_says_so(name):
     assert "Kinematics" in str(inspect.signature(PUBLIC[name]).parameters["q"].annotation)
 
 
-BY_DEFAULT = ("crba", "external_force", "forward_dynamics", "frame_jacobian", "rnea_derivatives")
+BY_DEFAULT = ("crba", "external_force", "frame_jacobian")
 COMPARED = nightly.all_but(BY_DEFAULT, sorted(set(TAKE_Q) & set(ALGORITHMS)))
 
 

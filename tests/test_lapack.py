@@ -40,7 +40,7 @@ def lowered(function, batch):
 
 # The other programs take long to lower. `test_the_package_names_no_linear_algebra_of_jax` reads the
 # whole package.
-BY_DEFAULT = ("minverse", "operational_space_inertia")
+BY_DEFAULT = ("minverse",)
 
 
 @pytest.mark.parametrize("name", nightly.all_but(BY_DEFAULT, ALGORITHMS))

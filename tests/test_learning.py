@@ -164,6 +164,7 @@ def test_long_rows_of_a_gradient_are_scaled():
     np.testing.assert_allclose(found, [[0.3, -0.4], [0.6, -0.8], [0.0, 0.0]], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_windows_contain_failures_and_truncations(window):
     *_, (_, steps) = window
     assert np.any(steps.terminated)
@@ -932,8 +933,9 @@ def test_settings_are_values_of_json(tmp_path, monkeypatch):
     }
     assert json.loads(json.dumps(found)) == found
     for name in learning.task_names():
-        found = learning.load_task(name).settings()
-        assert found["episode_steps"] == learning.load_task(name).episode_steps
+        env = learning.load_task(name)
+        found = env.settings()
+        assert found["episode_steps"] == env.episode_steps
         assert json.loads(json.dumps(found)) == found
     monkeypatch.setitem(tasks._TASKS, "point", PointWithSettings())
     other = PointWithSettings(limit=1.0, place=(2, (3.5, "right")))

@@ -228,7 +228,8 @@ def plain_matrix(q):
     return jnp.array(rows) / jnp.sum(q * q)
 
 
-@pytest.mark.parametrize("mode", nightly.all_but([jax.jacfwd], [jax.jacfwd, jax.jacrev]))
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev])
 def test_three_derivatives_of_quaternion_reading(mode):
     """They equal those of the plain formula, also along the quaternion, where they are zero."""
     plain = {
@@ -306,7 +307,7 @@ def derivatives_of_log(mode, w):
     return mode(of_matrix)(zero), mode(of_quaternion)(zero), third
 
 
-@pytest.mark.parametrize("angle", [0.0, 1e-9, 1e-4, 1.5, np.pi - 1e-3])
+@pytest.mark.parametrize("angle", nightly.all_but([1e-9], [0.0, 1e-9, 1e-4, 1.5, np.pi - 1e-3]))
 @pytest.mark.parametrize("mode", nightly.all_but([jax.jacrev], [jax.jacfwd, jax.jacrev]))
 def test_derivatives_of_log_are_the_inverse_jacobian(angle, mode):
     """d log(exp(w) exp(d)) / dd at 0 is the inverse of the right Jacobian, by both modes."""

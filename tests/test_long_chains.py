@@ -139,7 +139,8 @@ DERIVATIVES = {
 }
 
 
-@pytest.mark.parametrize("name", nightly.all_but(["ball"], DERIVATIVES))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DERIVATIVES)
 def test_derivatives_of_forward_dynamics(name):
     """In both modes and in a batch, with respect to the state, the forces and the inertias."""
     model = DERIVATIVES[name]()

@@ -76,6 +76,7 @@ def test_neither_reads_what_is_no_robot(name):
 # --------------------------------------------------------------------------------------- float32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "root_joint"),
     real_robots.with_both_bases(real_robots.ROBOTS, real_robots.TWO_EXAMPLES),
@@ -101,6 +102,7 @@ def test_single_precision(name, root_joint):
 # ---------------------------------------------------------------------------------- mimic joints
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "root_joint"), WITH_MIMIC)
 def test_mimic_joints(name, root_joint):
     """Pinocchio's results without mimic, converted by `v_tree = G v` with G from the file."""

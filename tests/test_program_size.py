@@ -103,12 +103,14 @@ def run_recipe(number: int) -> dict:
     return found
 
 
+@pytest.mark.slow
 def test_the_recipe_of_another_implementation():
     """By docs/speed.md, the mass matrices by products with 0/1 matrices."""
     found = run_recipe(1)
     close(found["M"], jax.jit(jax.vmap(rbd.crba, (None, 0)))(found["model"], found["q"]), 1e-13)
 
 
+@pytest.mark.slow
 def test_a_large_batch_in_blocks_needs_the_memory_of_a_block():
     """By the recipe of docs/speed.md, and with the results of the whole batch."""
     found = run_recipe(0)

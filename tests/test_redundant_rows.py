@@ -71,7 +71,7 @@ def scaled_equations(model, q, v, scale):
 
 
 @EACH_DTYPE
-@pytest.mark.parametrize("scale", [1e-6, 1e6])
+@pytest.mark.parametrize("scale", nightly.all_but([1e6], [1e-6, 1e6]))
 def test_the_scaling_of_an_equation_does_not_matter(scale, dtype):
     model = rbd.load_robot("double_pendulum").astype(dtype)
     q, v = jnp.asarray([0.4, -0.3], dtype), jnp.asarray([0.2, 0.5], dtype)

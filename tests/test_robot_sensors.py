@@ -223,6 +223,7 @@ def test_readings_are_those_of_mujoco(compiled, robot, read):
             close(ours / scale, theirs / scale, 1e-9, f"{name}, seed {seed}")
 
 
+@pytest.mark.slow
 def test_rates_are_the_derivatives_of_positions(compiled, robot):
     """The derivative along the motion of a place in a moving place, of a tendon and of a center."""
     model, names = robot.model, ["sum", "cord", "arm", "tool center"]

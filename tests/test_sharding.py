@@ -117,9 +117,8 @@ def test_blocks_are_the_same_on_any_number_of_devices(more):
         assert talk[name] == [], name
 
 
-@pytest.mark.parametrize(
-    "program", ["one", pytest.param("more", marks=pytest.mark.slow)], ids=on_devices.TYPES
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("program", ["one", "more"], ids=on_devices.TYPES)
 def test_a_split_batch_needs_no_helper(request, program):
     values, talk = request.getfixturevalue(program)
     for found, expected in zip(values["plain"], values["alone"]):
@@ -127,21 +126,25 @@ def test_a_split_batch_needs_no_helper(request, program):
     assert talk["plain"] == []
 
 
+@pytest.mark.slow
 def test_a_batch_that_does_not_divide(one):
     values, _ = one
     close(values["13"][0], values["efforts"][0][:13])
 
 
+@pytest.mark.slow
 def test_a_batch_that_does_not_divide_is_not_sharded(one):
     assert "12 samples do not divide by 8 devices" in one[1]["refusal"]
 
 
+@pytest.mark.slow
 def test_derivatives_of_samples_stay_where_they_are(one):
     values, talk = one
     assert talk["by batch"] == []
     close(values["by batch"][0], values["by batch, alone"][0])
 
 
+@pytest.mark.slow
 def test_derivatives_of_what_is_shared_are_one_sum(one):
     values, talk = one
     assert talk["by model"] == ["all-reduce"]

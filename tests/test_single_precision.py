@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import warnings
 import equinox, jax, jax.numpy as jnp, jaxtyping, lxml, numpy as np
@@ -36,6 +38,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_every_algorithm_in_single_precision():
     environment = {**os.environ, "JAX_ENABLE_X64": "0", "JAX_NUMPY_DTYPE_PROMOTION": "strict"}
     done = subprocess.run(

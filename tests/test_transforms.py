@@ -224,6 +224,7 @@ def test_third_derivative_of_a_pendulum_is_exact_at_every_angle(angle):
     assert third == pytest.approx(9.81 / LENGTH * np.cos(angle), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("speed", [0.0, 1e-20, 1e-9, 1e-4])
 def test_a_step_of_a_free_body_has_the_true_derivative_at_rest(speed):
     """d(rotation reached)/d(angular velocity) is dt times the right Jacobian, also at rest."""
@@ -259,7 +260,8 @@ IN_ALL_OPERANDS["body_regressor"] = lambda m, q, v, u, f: rbd.algorithms.body_re
 )
 
 
-@pytest.mark.parametrize("name", nightly.all_but(["rnea"], IN_ALL_OPERANDS))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", IN_ALL_OPERANDS)
 def test_derivatives_in_all_arguments_and_numbers(name):
     """Derivatives along one curve in (model, q, v, u, f_ext): forward, reverse, second order.
 

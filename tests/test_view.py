@@ -480,8 +480,9 @@ UNDRAWN = {
 }
 
 
+@pytest.mark.slow
 @needs_trimesh
-@pytest.mark.parametrize("name", real_robots.mostly_slow())
+@pytest.mark.parametrize("name", real_robots.ROBOTS)
 def test_real_robots_are_drawn_with_every_mesh(name):
     model = real_robots.load(name, None)
     with warnings.catch_warnings(record=True) as caught:

@@ -79,5 +79,4 @@ PEERS = {
     "jaxsim": Peer("jaxsim", "pinocchio"),
     "adam": Peer("adam", "pinocchio"),
     "mujoco_warp": Peer("mujoco_warp", "mujoco", optional=True),
-    "grid_rbd": Peer("grid_rbd", "pinocchio", optional=True),
 }

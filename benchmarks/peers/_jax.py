@@ -27,7 +27,6 @@ class Library:
     """
 
     names: tuple[str, ...] = ()  # the packages in `versions`
-    batched = False  # whether the methods take batches, and not one sample
 
     def __init__(self, folder: pathlib.Path, robot: dict, dtype: np.dtype):
         jax.config.update("jax_enable_x64", dtype == np.float64)
@@ -40,9 +39,7 @@ class Library:
     def prepare(self, job: str, arrays: Sequence[np.ndarray]) -> Prepared:
         if not hasattr(self, job):
             raise Unsupported("no such function")
-        function = getattr(self, job)
-        if not self.batched:
-            function = jax.vmap(function)
+        function = jax.vmap(getattr(self, job))
         return prepare(function, arrays, lambda x: self.finish(job, x))
 
     def finish(self, job: str, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:

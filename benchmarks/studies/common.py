@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import pathlib
 import subprocess
@@ -155,6 +156,17 @@ def in_mujoco(robot, qpos, qvel, control, steps: int):
     state[:, 1 : 1 + robot.nq + robot.nv] = np.concatenate([qpos, qvel], axis=1)
     controls, data = np.tile(control[:, None], (1, steps, 1)), mujoco.MjData(robot)
     return lambda: rollout.rollout(robot, data, state, controls)[0]
+
+
+def train(training, folder: pathlib.Path) -> None:
+    """Run a training, store its checkpoint and records in the folder, and print steps and times."""
+    folder.mkdir(parents=True, exist_ok=True)
+    start, start_cpu = time.perf_counter(), time.process_time()
+    for _ in training.run(folder / "checkpoint"):
+        pass
+    seconds, cpu = time.perf_counter() - start, time.process_time() - start_cpu
+    (folder / "records.json").write_text(json.dumps(training.records))
+    print(f"{training.records[-1].steps} steps, {seconds:.0f} s, CPU {cpu:.0f} s\n")
 
 
 def walk(batch, params, policy, start, steps: int):

@@ -158,10 +158,10 @@ def restated(result, robots):
     return problem, x0, x0
 
 
-def peer(python, *words, text=None):
+def peer(python, *words):
     """The results of `crocoddyl_peer.py` in another interpreter, one per line of its output."""
     command = [python, str(Path(__file__).with_name("crocoddyl_peer.py")), *words]
-    done = subprocess.run(command, input=text, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 

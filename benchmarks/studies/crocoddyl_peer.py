@@ -1,15 +1,11 @@
-"""Problems that Crocoddyl solves; other studies run this file and read its output.
+"""Problems that Crocoddyl solves; `crocoddyl_comparison.py` runs this file and reads its output.
 
     ENV/bin/python crocoddyl_peer.py [--short] [PROBLEM ...]
-    ENV/bin/python crocoddyl_peer.py swing-ups < problems.json
 
 The problems are examples of Crocoddyl. The guess has the initial state in all nodes, and the
 controls of the example. The output is one JSON object per line. It has the values of some nodes at
 random states and controls. With `--short` it is the file `tests/data/crocoddyl.jsonl`: it has no
 trajectories, no times and no paths.
-
-For swing-ups, the input is a list of problems, and the output is one JSON object per problem and
-guess: the cost of the guess, and the last positions of the solution by BoxFDDP.
 """
 
 import json
@@ -259,58 +255,6 @@ def adjoints(problem, xs, us):
     return found[::-1]
 
 
-class Motors(crocoddyl.ActuationModelAbstract):
-    """Forces of some dofs."""
-
-    def __init__(self, state, selection):
-        super().__init__(state, selection.shape[1])
-        self.selection = selection
-
-    def calc(self, data, x, u=None):
-        data.tau = self.selection @ (np.zeros(self.nu) if u is None else u)
-
-    def calcDiff(self, data, x, u=None):
-        data.dtau_du = self.selection
-
-
-def swing_up(given):
-    """The problem of a swing-up: weighted squares of the error, the velocity and the control."""
-    model = pinocchio.buildModelFromUrdf(given["urdf"])
-    state, dt = crocoddyl.StateMultibody(model), given["dt"]
-    actuation = Motors(state, np.eye(model.nv)[:, given["dofs"]])
-    goal, x0 = (np.concatenate([given[key], np.zeros(model.nv)]) for key in ("goal", "start"))
-
-    def terms(position, velocity, control):
-        weights = np.repeat([position**2, velocity**2], model.nv)
-        change = crocoddyl.ResidualModelState(state, goal, actuation.nu)
-        activation = crocoddyl.ActivationModelWeightedQuad(weights)
-        error = crocoddyl.CostModelResidual(state, activation, change)
-        return [(error, 1.0), (crocoddyl.ResidualModelControl(state, actuation.nu), control**2)]
-
-    # A stage of Crocoddyl multiplies its cost by dt.
-    running = terms(*(weight / dt**0.5 for weight in given["weights"]))
-    last = terms(*given["terminal_weights"])
-    problem = shooting(state, actuation, x0, running, last, given["stages"], dt)
-    for action in problem.runningModels:
-        action.u_ub = np.full(actuation.nu, given["bound"])
-        action.u_lb = -action.u_ub
-    return problem
-
-
-def solve_swing_ups():
-    for given in json.load(sys.stdin):
-        for k, guess in enumerate(given["guesses"]):
-            problem = swing_up(given)
-            us = [np.array(u) for u in guess]
-            xs = list(problem.rollout(us))
-            found = {"name": given["name"], "guess": k, "cost_of_guess": problem.calc(xs, us)}
-            solver = crocoddyl.SolverBoxFDDP(problem)
-            solver.solve(xs, us, given["iterations"], True)
-            found["end"] = np.array(solver.xs[-1])[: len(given["goal"])].tolist()
-            found["defects"] = max(float(np.max(np.abs(gap))) for gap in solver.fs)
-            print(json.dumps(found), flush=True)
-
-
 def solved(name, function, short):
     """The result of a problem, without trajectories and times if `short`."""
     problem, file, model, *feet = function()
@@ -353,14 +297,11 @@ def solved(name, function, short):
 
 
 def main():
-    if sys.argv[1:] == ["swing-ups"]:
-        return solve_swing_ups()
     every = double_pendulum, arm, quadrotor, unicycle, talos_arm, trot, walk
     problems = {function.__name__.replace("_", " "): function for function in every}
     pinocchio.WITH_COLLISION = False  # the loaders of the robots need this name
     for name in [word for word in sys.argv[1:] if word in problems] or problems:
         print(json.dumps(solved(name, problems[name], "--short" in sys.argv)), flush=True)
-    return None
 
 
 if __name__ == "__main__":

@@ -18,9 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-import json
 import pathlib
-import time
 
 import jax
 import jax.numpy as jnp
@@ -167,16 +165,9 @@ def main() -> None:
     options = common.options(__doc__, "folder", seed=0, updates=400)
     common.start(double=False)
     folder = pathlib.Path(*(options.folder or ["humanoid"]))
-    folder.mkdir(parents=True, exist_ok=True)
     shac = dataclasses.replace(algorithm_for("humanoid-walk", "shac"), updates=options.updates)
     training = learning.Training(shac, walker(), options.seed)
-    start, start_cpu = time.perf_counter(), time.process_time()
-    for _ in training.run(folder / "checkpoint"):
-        pass
-    seconds, cpu = time.perf_counter() - start, time.process_time() - start_cpu
-    (folder / "records.json").write_text(json.dumps(training.records))
-    print(f"{training.records[-1].steps} steps, {seconds:.0f} s, CPU {cpu:.0f} s\n")
-
+    common.train(training, folder)
     q, speed, failed, commands = motions(training, 64, 1000)
     up = ~failed[-1]
     error = np.mean(np.abs(speed[100:].mean(axis=0) - commands)[up])

@@ -1,30 +1,22 @@
-"""Swing-ups of five robots with weak motors, with many local minima, also with Crocoddyl.
+"""Swing-ups of five robots with weak motors, with many local minima.
 
-    python -m venv ENV && ENV/bin/pip install -r benchmarks/studies/crocoddyl.txt
-    python -m benchmarks.studies.swing_ups ENV/bin/python
-    python -m benchmarks.studies.swing_ups --robots acrobot      # without Crocoddyl
+    python -m benchmarks.studies.swing_ups --robots acrobot
 
 Each robot has eight guesses: random controls and the states that follow from them. A motion counts
-if its last positions are within 0.1 of the goal, and its states obey the dynamics. The columns of
-jaxrbd are solves with the options of `WAYS`. Crocoddyl's solver is BoxFDDP, from the same guesses,
-with at most 200 iterations (`crocoddyl_peer.py`). The robots reach it as URDF files. The script
-compares the cost of the first guess of each robot to show that the problems are the same.
+if its last positions are within 0.1 of the goal, and its states obey the dynamics. The columns are
+solves with the options of `WAYS`.
 """
 
 from __future__ import annotations
 
 import functools
-import json
-import tempfile
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import jaxrbd as rbd
-from benchmarks import robots
-from benchmarks.studies import common, crocoddyl_comparison
+from benchmarks.studies import common
 from jaxrbd import optimal_control as oc
 from jaxrbd.joints import Revolute
 from jaxrbd.model import JointSpec, Link, link_inertia, placement_matrix
@@ -77,7 +69,6 @@ WAYS = {
     "feedback": {"rollout": "feedback", "iterations": 100},
 }
 CLOSE, DEFECTS = 0.1, 1e-2
-ITERATIONS_OF_CROCODDYL = 200
 
 
 @functools.cache
@@ -120,46 +111,12 @@ def reached(name, **options):
     return (jnp.max(jnp.abs(q - goal), axis=1) < CLOSE) & (defects < DEFECTS)
 
 
-def described(name, folder):
-    """The problem as `crocoddyl_peer.py` reads it, with a URDF file of the robot in the folder."""
-    build, dofs, bound, dt, stages, start, goal = ROBOTS[name]
-    file = Path(folder) / f"{name}.urdf"
-    file.write_text(robots.urdf(robots.plain(name, build())))
-    facts = {"name": name, "urdf": str(file), "dofs": dofs, "bound": bound, "dt": dt}
-    facts |= {"stages": stages, "start": start, "goal": goal, "weights": WEIGHTS}
-    facts |= {"terminal_weights": (*TERMINAL_WEIGHTS, 0.0), "guesses": swing_up(name)[3].tolist()}
-    return facts | {"iterations": ITERATIONS_OF_CROCODDYL}
-
-
-def reached_by_crocoddyl(python, names):
-    """The number of guesses of each robot from which Crocoddyl reaches the goal, by name.
-
-    Raises SystemExit if Crocoddyl has another cost for a first guess.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        problems = json.dumps([described(name, folder) for name in names])
-        results = crocoddyl_comparison.peer(python, "swing-ups", text=problems)
-    counts = dict.fromkeys(names, 0)
-    for found in results:
-        name = found["name"]
-        problem, x0, goal, guesses = swing_up(name)
-        if found["guess"] == 0:
-            cost = crocoddyl_comparison.cost_of_controls(problem, x0, goal, guesses[0])
-            if abs(found["cost_of_guess"] / cost - 1) > 1e-6:
-                raise SystemExit(f"{name}: the cost of the guess is {found['cost_of_guess']}")
-        error = np.max(np.abs(np.array(found["end"]) - np.array(goal)))
-        counts[name] += int(error < CLOSE and found["defects"] < DEFECTS)
-    return counts
-
-
 def main():
-    given = common.options(__doc__, "python", robots=tuple(ROBOTS))
+    given = common.options(__doc__, robots=tuple(ROBOTS))
     common.start()
-    peer = reached_by_crocoddyl(*given.python, given.robots) if given.python else {}
-    common.head("robot", *WAYS, "Crocoddyl, BoxFDDP")
+    common.head("robot", *WAYS)
     for name in given.robots:
-        counts = [int(jnp.sum(reached(name, **options))) for options in WAYS.values()]
-        common.row(name, *counts, peer.get(name, "-"))
+        common.row(name, *(int(jnp.sum(reached(name, **options))) for options in WAYS.values()))
 
 
 if __name__ == "__main__":

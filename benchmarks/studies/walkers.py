@@ -13,9 +13,7 @@ the curve of the returns and a picture of the robots. Needs mujoco, optax and ma
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
-import time
 
 import jax
 import jax.numpy as jnp
@@ -174,7 +172,6 @@ def main() -> None:
     options = common.options(__doc__, "folder", seed=0, updates=500, attention=False)
     common.start(double=False)
     folder = pathlib.Path(*(options.folder or ["walkers"]))
-    folder.mkdir(parents=True, exist_ok=True)
     env = dataclasses.replace(walkers(), episode_steps=200)
     shac = algorithm_for("quadruped-trot", "shac")
     changes = {"batch": 63, "updates": options.updates, "rate": 3e-3, "log_std": -2.0}
@@ -183,14 +180,9 @@ def main() -> None:
         parts = env.interface(env.default_params()).observation
         network = learning.JointAttention(parts, mask="has_joint")
         shac = dataclasses.replace(shac, policy_network=network, rate=1e-3)
-    params, axes = parameters(env, shac.batch)
-    start, start_cpu = time.perf_counter(), time.process_time()
-    training = learning.Training(shac, env, options.seed, params, axes)
-    for _ in training.run(folder / "checkpoint"):
-        pass
-    seconds, cpu = time.perf_counter() - start, time.process_time() - start_cpu
-    (folder / "records.json").write_text(json.dumps(training.records))
-    print(f"{env.robots()}: {training.records[-1].steps} steps, {seconds:.0f} s, CPU {cpu:.0f} s\n")
+    training = learning.Training(shac, env, options.seed, *parameters(env, shac.batch))
+    print(env.robots())
+    common.train(training, folder)
     q, speed, failed = motions(training)
     common.head("robot", "falls", "mean speed, m/s", "in flight", "a foot in the air")
     for i, walker in enumerate(env.walkers):

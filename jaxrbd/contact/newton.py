@@ -254,15 +254,15 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
 
     def newton(state: _State) -> _State:
         x, momentum, u = state.x, state.momentum, state.u
-        local = laws.linearised(u, v + x)
+        linearised = laws.linearised(u, v + x)
         # Without the barrier, XLA would write each slice of the rows before the loop, by a kernel.
         rows, momentum = lax.optimization_barrier((matrices.J_and_M, momentum))
         inside_loop = matrices._replace(J_and_M=rows)
-        step = inside_loop.solve(local, local.joint_impulses - momentum)
+        step = inside_loop.solve(linearised, linearised.joint_impulses - momentum)
         du, M_step = inside_loop.products(step)
         terms = [step * momentum, step * M_step, x * (momentum + free_impulse)]
         # `change_energy` is `x . M x`, twice the kinetic energy of the change.
-        sums, (linear, quadratic, change_energy) = local.sums(du, step, terms)
+        sums, (linear, quadratic, change_energy) = linearised.sums(du, step, terms)
         power, curvature, penalty = sums
         # At the start of the step: the slope along the step, and `step . H step` (Hessian H).
         slope, decrement = linear - power, quadratic + curvature
@@ -317,11 +317,11 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
     zero = jnp.zeros(free_impulse.shape[1:], dtype)
     x, u = jnp.zeros_like(free_impulse), plus(u_0, zero)
     start = _State(jnp.zeros((), int), x, minus(zero, free_impulse), u, zero + jnp.inf, zero > 0)
-    found = lax.while_loop(unfinished, newton, start)
+    last = lax.while_loop(unfinished, newton, start)
     # From the order of the solver to the order of the model. The padding, nv, is sorted to the end.
     place = np.argsort(order, kind="stable")[: len(problem.free_impulse)]
-    converged = found.residual <= eps**0.5
-    return Minimum(jnp.where(converged, take_rows(found.x, place), jnp.nan), found.residual)
+    converged = last.residual <= eps**0.5
+    return Minimum(jnp.where(converged, take_rows(last.x, place), jnp.nan), last.residual)
 
 
 # --------------------------------------------------------------------------------------- the laws
@@ -501,17 +501,17 @@ class _Matrices(NamedTuple):
         of_branches = product[R : R + m].reshape(m * b, s)
         return product[:R], jnp.concatenate([of_branches, _over_branches(product[R + m :])])
 
-    def solve(self, local: _Linearised, right: Array) -> Array:
+    def solve(self, linearised: _Linearised, right: Array) -> Array:
         """The solution x of `(M + J^T D J + d) x = right + J^T impulses`.
 
         D is the Hessian of the laws of the rows, and d the slopes of the laws of the joints.
         """
         R, m, b, t = self.shape
         n, s = m + t, right.shape[-1]
-        J, slopes = self.J_and_M[:R], local.joint_slopes
+        J, slopes = self.J_and_M[:R], linearised.joint_slopes
         last = np.arange(n + 1).reshape(-1, 1, 1) == n
         # The last column of J is zero.
-        DJ = local.hessian_product(J) + jnp.where(last, local.impulses[:, None], 0)
+        DJ = linearised.hessian_product(J) + jnp.where(last, linearised.impulses[:, None], 0)
         # The rows of the branches.
         A = self.J_and_M[R : R + m] + _augmented(slopes[: m * b], right[: m * b], (m, b), n)
         A = plus_terms(A, R, lambda i: row(J, i)[:m, None] * row(DJ, i)[None], stored=True)

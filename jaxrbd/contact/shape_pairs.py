@@ -192,7 +192,7 @@ def pair_contacts(
     members, counts = np.array(pairs.members, int), pairs.counts
     with_ground = members[:, 1] == GROUND
     labels = np.where(pairs.are_segments, 0, counts)  # 0: a closed form, with one contact
-    found, rows = [], []
+    parts, rows = [], []
     for batches, compute in (
         (_batches(shapes, X, members, labels, ~with_ground), _patches),
         (_batches(shapes, X, members, labels, with_ground), _on_ground(ground, p_WR)),
@@ -200,10 +200,10 @@ def pair_contacts(
         for batch in batches:
             count = max(batch.label, 1)
             part = compute(batch, count)
-            found.append(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), part))
+            parts.append(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), part))
             rows.append((np.cumsum(counts) - counts)[batch.rows][:, None] + np.arange(count))
     order = np.argsort(np.concatenate([x.ravel() for x in rows]))
-    return jax.tree.map(lambda *x: jnp.concatenate(x)[order], *found)
+    return jax.tree.map(lambda *x: jnp.concatenate(x)[order], *parts)
 
 
 def _batches(
@@ -224,30 +224,30 @@ def _patches(batch: Batch, count: int) -> PairContacts:
 
     def one(a, X_a, b, X_b, turned):
         if a is None:
-            found = _on_half_space(X_a, b, X_b, count)
+            contacts = _on_half_space(X_a, b, X_b, count)
         elif not batch.label:
-            found = _of_segments(a, X_a, b, X_b)
+            contacts = _of_segments(a, X_a, b, X_b)
         else:
-            found = _of_cores(a, X_a, b, X_b, count)
-        other = PairContacts(found.distance, -found.gradient, found.b, found.a)
-        return jax.tree.map(lambda x, y: jnp.where(turned, y, x), found, other)
+            contacts = _of_cores(a, X_a, b, X_b, count)
+        other = PairContacts(contacts.distance, -contacts.gradient, contacts.b, contacts.a)
+        return jax.tree.map(lambda x, y: jnp.where(turned, y, x), contacts, other)
 
     return jax.vmap(one)(batch.a, batch.X_a, batch.b, batch.X_b, batch.turned)
 
 
 def _of_segments(a, X_a: Pose, b, X_b: Pose) -> PairContacts:
-    found = segment_separation(a, X_a, b, X_b)
-    rows = (found.distance, -found.normal, found.point_a, found.point_b)
+    separation = segment_separation(a, X_a, b, X_b)
+    rows = (separation.distance, -separation.normal, separation.point_a, separation.point_b)
     return PairContacts(*(x[None] for x in rows))
 
 
 def _of_cores(a, X_a: Pose, b, X_b: Pose, count: int) -> PairContacts:
     (core_a, radius_a), (core_b, radius_b) = a, b
     X_BA = inverse_compose(X_b, X_a)
-    found = core_patch(core_a, core_b, X_BA.R, X_BA.p, count)
-    n = rotate(X_b.R, found.normal)
-    point_a, point_b = (transform_point(X_b, x) for x in (found.point_a, found.point_b))
-    distance = found.distance - radius_a - radius_b
+    patch = core_patch(core_a, core_b, X_BA.R, X_BA.p, count)
+    n = rotate(X_b.R, patch.normal)
+    point_a, point_b = (transform_point(X_b, x) for x in (patch.point_a, patch.point_b))
+    distance = patch.distance - radius_a - radius_b
     normals = jnp.broadcast_to(-n, point_a.shape)
     return PairContacts(
         distance, normals, point_a + radius_a * n[None], point_b - radius_b * n[None]

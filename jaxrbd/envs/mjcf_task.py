@@ -186,7 +186,7 @@ class MjcfTask(Env):
 
     def __post_init__(self):
         robot = load_mjcf(self.path, self.strict)
-        found = {
+        fields = {
             "rewards": _checked_rewards(self.rewards),
             "observations": _entries(self.observations, "observations", robot, _STATE),
             "sensors": _entries(self.sensors, "sensors", robot, _FORCES),
@@ -195,7 +195,7 @@ class MjcfTask(Env):
             "action_size": len(robot.actuators.names),
             "omitted": robot.omitted,
         }
-        for name, value in found.items():
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
         if not self.action_size:
             raise ArgumentError("the robot has no actuators, expected at least one")
@@ -355,12 +355,12 @@ class MjcfTask(Env):
         f_ext = None
         if state.f_ext is not None:
             f_ext = step_wrenches(model, scene, q, step, dt)
-        found = {
+        force_entries = {
             "touch": lambda: touch(model, scene, q, step, dt).normal_force,
             "limit_force": lambda: step.joint_impulse.limit / dt,
             "cfrc_ext": lambda: params.bodies.cfrc_ext(model, scene, q, step, dt),
         }
-        forces = {name: found[name]() for name in self._force_names}
+        forces = {name: force_entries[name]() for name in self._force_names}
         a = (step.v - v) / dt
         return _StepState(step.q, step.v, activation, past, filtered, a, f_ext, forces)
 

@@ -142,15 +142,15 @@ def start(
 ) -> Descent:
     """The state before the first step, at q, with its coordinates within the limits."""
     q = box.clip(model, q)
-    found = rows(model, tasks, q)
+    task_rows = rows(model, tasks, q)
     return Descent(
         q,
-        found,
-        jnp.zeros_like(found.position),
+        task_rows,
+        jnp.zeros_like(task_rows.position),
         jnp.full((), FIRST_DAMPING, model.dtype),
         jnp.zeros((), jnp.int32),
         jnp.zeros((), bool),
-        _accurate(tasks, found, tolerance),
+        _accurate(tasks, task_rows, tolerance),
     )
 
 
@@ -190,24 +190,24 @@ def prioritise(
     """
     n = leading_entries(tasks)
     all_rows = rows(model, tasks, state.q) if n else state.rows
-    found = separated(tasks, all_rows)
+    task_rows = separated(tasks, all_rows)
     multipliers = penalty(state.rows) * at_least(tasks, state.rows.position + state.shift)
     error, weights = state.rows.error[:n], state.rows.weights[:n]
     force = jnp.concatenate([weights * error, multipliers])
     no = jnp.zeros((), bool)
     unchanged = Minimum(
-        state.q, found, force, no, state.iterations, state.stationary, state.accurate, state.q
+        state.q, task_rows, force, no, state.iterations, state.stationary, state.accurate, state.q
     )
     if not n:
         return unchanged
     # So the multipliers of the equations stay. The shift of a satisfied inequality is 0.
-    shift = force / penalty(found) - found.position
+    shift = force / penalty(task_rows) - task_rows.position
     count = number_of_inequalities(tasks)
     if count:
-        shift = shift.at[-count:].add(found.position[-count:])
+        shift = shift.at[-count:].add(task_rows.position[-count:])
     first = Descent(
         state.q,
-        found,
+        task_rows,
         shift,
         jnp.minimum(state.damping, FIRST_DAMPING),
         state.iterations,
@@ -218,7 +218,7 @@ def prioritise(
     end = descend(model, tasks, box, first, tolerance, steps, separate=True)
     force = penalty(end.rows) * at_least(tasks, end.rows.position + end.shift)
     reached = _small(at_least(tasks, end.rows.position), tolerance, len(multipliers))
-    reached_before = _small(at_least(tasks, found.position), tolerance, len(multipliers))
+    reached_before = _small(at_least(tasks, task_rows.position), tolerance, len(multipliers))
     unchanged = unchanged._replace(
         reached=reached_before, stationary=state.stationary & ~reached_before, last_q=end.q
     )
@@ -226,36 +226,36 @@ def prioritise(
     return jax.tree.map(lambda x, y: jnp.where(reached, x, y), exact, unchanged)
 
 
-def separated(tasks: Sequence[Task | Constraint], found: Rows) -> Rows:
+def separated(tasks: Sequence[Task | Constraint], task_rows: Rows) -> Rows:
     """The rows with the leading errors as equations; entries of the weight 0 have no equation."""
     n = leading_entries(tasks)
     if not n:
-        return found
-    used = found.weights[:n] > 0
+        return task_rows
+    used = task_rows.weights[:n] > 0
     return Rows(
-        found.error[n:],
-        found.J[n:],
-        found.weights[n:],
-        jnp.concatenate([jnp.where(used, found.error[:n], 0), found.position]),
-        jnp.concatenate([jnp.where(used[:, None], found.J[:n], 0), found.K]),
+        task_rows.error[n:],
+        task_rows.J[n:],
+        task_rows.weights[n:],
+        jnp.concatenate([jnp.where(used, task_rows.error[:n], 0), task_rows.position]),
+        jnp.concatenate([jnp.where(used[:, None], task_rows.J[:n], 0), task_rows.K]),
     )
 
 
-def penalty(found: Rows) -> Float[Array, ""]:
+def penalty(task_rows: Rows) -> Float[Array, ""]:
     """The weight rho of the equations."""
-    return EQUATIONS * jnp.max(found.weights, initial=LEAST_TASK_WEIGHT)
+    return EQUATIONS * jnp.max(task_rows.weights, initial=LEAST_TASK_WEIGHT)
 
 
-def stacked(found: Rows, shift: Float[Array, " k"]) -> tuple[Array, Array, Array]:
+def stacked(task_rows: Rows, shift: Float[Array, " k"]) -> tuple[Array, Array, Array]:
     """The errors, weights and Jacobian of the tasks and of the equations, below each other.
 
     The last errors belong to inequalities. In the cost, a negative one counts as 0: `at_least`.
     """
-    rho = jnp.broadcast_to(penalty(found), found.position.shape)
+    rho = jnp.broadcast_to(penalty(task_rows), task_rows.position.shape)
     return (
-        jnp.concatenate([found.error, found.position + shift]),
-        jnp.concatenate([found.weights, rho]),
-        jnp.concatenate([found.J, found.K]),
+        jnp.concatenate([task_rows.error, task_rows.position + shift]),
+        jnp.concatenate([task_rows.weights, rho]),
+        jnp.concatenate([task_rows.J, task_rows.K]),
     )
 
 
@@ -324,9 +324,9 @@ def _step(
         predicted = cost - jnp.sum(weights * linear**2) / 2
 
     q = box.move(model, state.q, d)
-    found = rows(model, tasks, q)
-    found = separated(tasks, found) if separate else found
-    new_error = at_least(tasks, stacked(found, state.shift)[0])
+    task_rows = rows(model, tasks, q)
+    task_rows = separated(tasks, task_rows) if separate else task_rows
+    new_error = at_least(tasks, stacked(task_rows, state.shift)[0])
     new_cost = jnp.sum(weights * new_error**2) / 2
     accepted = new_cost <= cost * (1 + 10 * eps) + rounding
     good, poor = cost - new_cost >= 0.75 * predicted, cost - new_cost < 0.25 * predicted
@@ -335,24 +335,24 @@ def _step(
     factor = jnp.where(predicted > 10 * (10 * eps * cost + rounding), factor, 1)
     factor = jnp.where(accepted, factor, GROWTH)
     short = accepted & (jnp.max(jnp.abs(d)) <= SHORT)
-    change = at_least(tasks, found.position, -state.shift)
+    change = at_least(tasks, task_rows.position, -state.shift)
     shift = jnp.where(short, state.shift + change, state.shift)
-    q, found = jax.tree.map(
-        lambda new, old: jnp.where(accepted, new, old), (q, found), (state.q, state.rows)
+    q, task_rows = jax.tree.map(
+        lambda new, old: jnp.where(accepted, new, old), (q, task_rows), (state.q, state.rows)
     )
     return Descent(
         jnp.where(stationary, state.q, q),
-        jax.tree.map(lambda new, old: jnp.where(stationary, old, new), found, state.rows),
+        jax.tree.map(lambda new, old: jnp.where(stationary, old, new), task_rows, state.rows),
         jnp.where(stationary, state.shift, shift),
         jnp.maximum(factor * state.damping, LEAST_DAMPING),
         state.iterations + 1,
         stationary,
-        _accurate(tasks, found, tolerance),
+        _accurate(tasks, task_rows, tolerance),
     )
 
 
 def _accurate(
-    tasks: Sequence[Task | Constraint], found: Rows, tolerance: Float[Array, ""]
+    tasks: Sequence[Task | Constraint], task_rows: Rows, tolerance: Float[Array, ""]
 ) -> Bool[Array, ""]:
     """Whether each entry of each error is so small that all norms are within the tolerance.
 
@@ -360,8 +360,8 @@ def _accurate(
     """
     if not np.all(has_to_hold(tasks)):
         return jnp.zeros((), bool)
-    error = jnp.where(found.weights > 0, found.error, 0)
-    violation = at_least(tasks, found.position)
+    error = jnp.where(task_rows.weights > 0, task_rows.error, 0)
+    violation = at_least(tasks, task_rows.position)
     return _small(jnp.concatenate([error, violation]), tolerance, len(violation))
 
 

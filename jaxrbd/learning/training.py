@@ -157,8 +157,8 @@ class Training:
         """Whether the last record has the return at which an evaluation ends the training."""
         if evaluation is None or evaluation.stop_at is None or not self.records:
             return False
-        found = self.records[-1].metrics.get("evaluation_return", -math.inf)
-        return found >= evaluation.stop_at
+        last_return = self.records[-1].metrics.get("evaluation_return", -math.inf)
+        return last_return >= evaluation.stop_at
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint; see `save_checkpoint`."""
@@ -231,10 +231,10 @@ class Training:
             def policy(observation: Observation) -> Array:
                 return self.algorithm.deterministic(state, observation)
 
-            found = evaluate(env, params, policy, key, episodes, axes)
+            results = evaluate(env, params, policy, key, episodes, axes)
             return {
-                "evaluation_return": jnp.mean(found.returns),
-                "evaluation_length": jnp.mean(found.lengths.astype(found.returns.dtype)),
+                "evaluation_return": jnp.mean(results.returns),
+                "evaluation_length": jnp.mean(results.lengths.astype(results.returns.dtype)),
             }
 
         return jax.jit(metrics)

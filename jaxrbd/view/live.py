@@ -134,11 +134,11 @@ class Viewer:
         Raises ArgumentError for another number of robots and for values that are not finite.
         """
         given = np.asarray(q)
-        found = motion(self._model, given[:, None] if given.ndim == 2 else given, "q")
-        self._check_count(found)
+        body_poses = motion(self._model, given[:, None] if given.ndim == 2 else given, "q")
+        self._check_count(body_poses)
         with self._lock:
             self._pause()
-            self._show(found, 0)
+            self._show(body_poses, 0)
 
     def play(self, trajectory: ArrayLike, dt: float = 0.02) -> None:
         """Play a trajectory (T, nq), or (B, T, nq) for B robots, again and again.
@@ -146,10 +146,10 @@ class Viewer:
         `dt`: the time between configurations in s. Raises ArgumentError for another number of
         robots, for values that are not finite, and for a dt that is not positive.
         """
-        dt, found = check_dt(dt), motion(self._model, trajectory)
-        self._check_count(found)
+        dt, body_poses = check_dt(dt), motion(self._model, trajectory)
+        self._check_count(body_poses)
         with self._lock:
-            self._motion, self._dt = found, dt
+            self._motion, self._dt = body_poses, dt
             for control in (self._time_slider, self._play_box):
                 if control is not None:
                     control.remove()
@@ -182,17 +182,17 @@ class Viewer:
 
     # ------------------------------------------------------------------------------- the scene
 
-    def _check_count(self, found: Motion) -> None:
-        if len(found.p) != len(self._stage.offsets):
+    def _check_count(self, body_poses: Motion) -> None:
+        if len(body_poses.p) != len(self._stage.offsets):
             raise ArgumentError(
-                f"{len(found.p)} robots, expected {len(self._stage.offsets)}: the viewer keeps "
-                "the number of robots of `serve`"
+                f"{len(body_poses.p)} robots, expected {len(self._stage.offsets)}: the viewer "
+                "keeps the number of robots of `serve`"
             )
 
-    def _show(self, found: Motion, index: int) -> None:
+    def _show(self, body_poses: Motion, index: int) -> None:
         """Show the configurations with this index of time, and set the sliders to them."""
-        self._q = found.q[:, index]
-        self._stage.place(found, index)
+        self._q = body_poses.q[:, index]
+        self._stage.place(body_poses, index)
         self._draw_forces()
         if self._sliders:
             self._moved_by_program = True
@@ -207,8 +207,8 @@ class Viewer:
     def _draw_forces(self) -> None:
         if self._contact is None:
             return
-        found = motion(self._model, self._q[:, None])
-        arrows = contact_arrows(self._model, self._contact, found, self._dt)
+        body_poses = motion(self._model, self._q[:, None])
+        arrows = contact_arrows(self._model, self._contact, body_poses, self._dt)
         for robot in range(len(self._q)):
             self._stage.show_forces(
                 robot,
@@ -416,12 +416,12 @@ def serve(
     if q is None:
         start = np.asarray(neutral(model))
         q = np.clip(start, model.lower_position_limit, model.upper_position_limit)
-    found = motion(model, q, "q")
+    body_poses = motion(model, q, "q")
     with silent():
         server = viser.ViserServer(host=host, port=port, verbose=False)
     try:
-        stage = Stage(server, model, scene, found, layers, side_by_side)
-        return Viewer(server, model, found, dt, stage, contact, layers)
+        stage = Stage(server, model, scene, body_poses, layers, side_by_side)
+        return Viewer(server, model, body_poses, dt, stage, contact, layers)
     except BaseException:
         with silent():
             server.stop()

@@ -1,6 +1,6 @@
 """Kernels and compilation times of the programs of jaxrbd on this machine.
 
-    python -m benchmarks.studies.kernels [--robot quadruped] [--batch 64] [--jobs dfd,contact]
+    python -m tests.support.cpu_kernels [--robot quadruped] [--batch 64] [--jobs dfd,contact]
 
 A kernel is one instruction of the optimized program that runs by itself, such as a fusion, a
 product or a copy. The body of a loop counts once. The times are processor times without a cache.
