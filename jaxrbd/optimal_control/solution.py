@@ -103,6 +103,7 @@ def solve(
     tolerance: ArrayLike | None = None,
     mu: ArrayLike = 1e-2,
     rollout: str = "automatic",
+    shift: ArrayLike = 0.0,
 ) -> Solution:
     """A trajectory from the state x0 that is a local minimum of the cost under the constraints.
 
@@ -122,7 +123,10 @@ def solve(
       iteration takes longer, and the defects stay at zero once they are zero. "automatic" is
       linear. If the linear rollout fails, the solve starts again from the guess with feedback; by
       default, it also continues with feedback if 100 linear steps were not enough. With
-      `fixed_iterations`, it is only linear.
+      `fixed_iterations`, it is only linear;
+    - `shift`, 0 or more: the multiple of the identity that is in the Gauss-Newton matrix of each
+      stage at first. The solver lowers and raises it. With a larger one, the first steps are
+      shorter. It has the units of the cost. The status is `FAILED` for a negative one.
 
     The field `status` of the result states whether the solver converged. The result has the
     dtype of the controls. Raises ArgumentError for arguments and results of functions with wrong
@@ -157,7 +161,9 @@ def solve(
     (N, m), n = us.shape, problem.space.size
     blank = None if settings.exact else blank_linearisation(shapes, N, n, m)
     solver = Solver(problem, p, bounds, tolerance, settings, blank)
-    end = solver.minimise(_start(solver, xs, us, shapes, warm, jnp.asarray(mu, us.dtype)))
+    mu, shift = (jnp.asarray(x, us.dtype) for x in (mu, lax.stop_gradient(shift)))
+    shift = arguments.NOT_NEGATIVE.or_nan(shift)
+    end = solver.minimise(_start(solver, xs, us, shapes, warm, mu, shift))
     found = end.trajectory
     point = Point(found.xs, found.us, found.costates, end.penalty.multipliers, found.cost)
     xs, us, costates, multipliers, cost = with_derivatives(theta, point)
@@ -186,23 +192,13 @@ def _counts(iterations: int | None, rollout: str) -> tuple[int, int]:
 def _guess(problem: Problem, x0: PyTree, p: PyTree, guess: Any):
     """States that begin with x0, controls, and the solution of a warm start or None."""
     warm = guess if isinstance(guess, Solution) else None
-    pair = isinstance(guess, (tuple, list)) and len(guess) == 2
-    states: Any = guess[0] if pair else None
-    us: Any = guess[1] if pair else guess
-    if warm is not None:
-        states, us = warm.xs, warm.us
-    us = jnp.asarray(us)
-    if us.ndim != 2 or not len(us) or not jnp.issubdtype(us.dtype, jnp.floating):
-        raise ArgumentError(
-            f"the controls of guess have shape {us.shape} and dtype {us.dtype}, expected (N, m) of "
-            f"floats with N stages"
-        )
+    states, us = states_and_controls(guess)
     for leaf in jax.tree.leaves(x0):
         if leaf.dtype != us.dtype:
             raise ArgumentError(
                 f"x0 has dtype {leaf.dtype}, expected {us.dtype} as the controls of guess"
             )
-    _check_controls(problem, x0, us, p)
+    check_controls(problem, x0, us, p)
     if states is None:
         rows = jnp.arange(len(us)), us
         (states,) = rollout(lambda x, row: (problem.step(row[0], x, row[1], p),), (x0,), rows)
@@ -225,7 +221,24 @@ def _guess(problem: Problem, x0: PyTree, p: PyTree, guess: Any):
     return jax.tree.map(with_x0, states, x0), us, warm
 
 
-def _check_controls(problem: Problem, x0: PyTree, us: Array, p: PyTree) -> None:
+def states_and_controls(guess: Any) -> tuple[Any, Array]:
+    """The states of a guess, or None, and its controls (N, m), whose shape is checked."""
+    if isinstance(guess, Solution):
+        states, us = guess.xs, guess.us
+    elif isinstance(guess, (tuple, list)) and len(guess) == 2:
+        states, us = guess
+    else:
+        states, us = None, guess
+    us = jnp.asarray(us)
+    if us.ndim != 2 or not len(us) or not jnp.issubdtype(us.dtype, jnp.floating):
+        raise ArgumentError(
+            f"the controls of guess have shape {us.shape} and dtype {us.dtype}, expected (N, m) of "
+            f"floats with N stages"
+        )
+    return states, us
+
+
+def check_controls(problem: Problem, x0: PyTree, us: Array, p: PyTree) -> None:
     """Raise ArgumentError, which names the guess, if a function does not take its controls."""
     control_bounds(problem, us)
     t, common = jnp.zeros((), int), []
@@ -246,7 +259,9 @@ def _check_controls(problem: Problem, x0: PyTree, us: Array, p: PyTree) -> None:
             ) from error
 
 
-def _start(solver: Solver, xs, us, shapes, warm: Solution | None, mu: Array) -> Iterate:
+def _start(
+    solver: Solver, xs, us, shapes, warm: Solution | None, mu: Array, shift: Array
+) -> Iterate:
     """The first state of the loop."""
     dtype, (N, m), (inner, last), n = us.dtype, us.shape, shapes, solver.problem.space.size
     if inner.defect.dtype != dtype:
@@ -256,7 +271,7 @@ def _start(solver: Solver, xs, us, shapes, warm: Solution | None, mu: Array) -> 
     y_last, z_last = (jnp.zeros(x.shape, dtype) for x in (last.h, last.g))
     cold = costates, gains, Multipliers(y, z, y_last, z_last, jnp.zeros_like(us))
     if warm is None:
-        return solver.start(xs, us, *cold, mu)
+        return solver.start(xs, us, *cold, mu, shift)
     start = warm.costates, warm.gains, warm.multipliers
     names = "costates", "gains", *(f"multipliers.{name}" for name in Multipliers._fields)
     for name, x, expected in zip(names, jax.tree.leaves(start), jax.tree.leaves(cold)):
@@ -266,7 +281,7 @@ def _start(solver: Solver, xs, us, shapes, warm: Solution | None, mu: Array) -> 
                 f"expected {expected.shape} of {dtype} for the stages and constraints of problem; "
                 "the pair (guess.xs, guess.us) is a guess for a problem with other constraints"
             )
-    return solver.start(xs, us, *start, mu)
+    return solver.start(xs, us, *start, mu, shift)
 
 
 @_compiled()
