@@ -181,7 +181,6 @@ def test_bad_input_is_named():
 
     for lengths in ([], [0.1, 0.05], [0.1, 0.2, 0.0], [0.1, 0.1, 0.0], [np.nan, 0.0], [[0.0]]):
         refused("smoothing", smoothing=lengths)
-    refused("shift", shift=-1.0)
     refused("controls of guess", guess=jnp.zeros(5))
     refused("guess of shape", guess=jnp.zeros((5, 3)))
     refused("x0 penetrates", x0=(jnp.array([-0.09, 0.0]), jnp.zeros(2)))
@@ -190,3 +189,19 @@ def test_bad_input_is_named():
     refused("states of guess", guess=((qs[1:] * 10, 0 * qs[1:]), us))
     other = oc.Problem(problem.space, lambda t, x, u, p: x, problem.cost)
     refused("contact_shooting", problem=other)
+
+
+@pytest.mark.slow
+def test_single_precision():
+    """A motion in float32 has the dtype of the model."""
+    problem: Any = rail()
+    model = problem.dynamics.model.astype("float32")
+    dynamics = dataclasses.replace(problem.dynamics, model=model)
+    problem = oc.Problem(oc.state_space(model), dynamics, problem.cost, problem.terminal_cost)
+    x0, goal, guess = jax.tree.map(
+        lambda x: x.astype("float32"),
+        ((jnp.array([-0.3, 0.0]), jnp.zeros(2)), jnp.array([0.3]), jnp.zeros((25, 1))),
+    )
+    found = oc.solve_contacts(problem, x0, goal, guess)
+    assert found.solution.us.dtype == found.complementarity.dtype == jnp.float32
+    assert abs(found.solution.xs[0][-1, 1] - 0.3) < 5e-3

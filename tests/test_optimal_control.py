@@ -278,20 +278,6 @@ def test_rounding_errors_of_a_large_cost_do_not_shorten_a_step():
     close(found.us, jnp.full((8, 20, 1), 1 / 21), 1e-14)
 
 
-def test_a_solve_begins_with_its_shift():
-    """Its first step is shorter, and a negative shift is no shift."""
-    problem, x0, goal, us = pendulum()
-    plain, short = (
-        oc.solve(problem, x0, goal, us, iterations=1, rollout="linear", shift=shift)
-        for shift in (0.0, 1.0)
-    )
-    assert plain.history.shift[0] == 0
-    assert short.history.shift[0] == 1
-    assert jnp.linalg.norm(short.us) < 0.5 * jnp.linalg.norm(plain.us)
-    wrong = oc.solve(problem, x0, goal, us, iterations=1, rollout="linear", shift=-1.0)
-    assert wrong.status == oc.Status.FAILED
-
-
 def test_the_gain_of_a_step():
     """It is 1 for the cost -u + u^2 / 2, and -2 for -u + 2 u^2, whose step has the factor 1/4."""
     us, xs, zero = jnp.zeros((1, 1)), jnp.zeros((2, 1)), jnp.zeros(())

@@ -133,7 +133,7 @@ def leg_on_slides(dt: float) -> oc.Problem:
         above = place[1] - FOOT - Ledge(goal.height)(place)
         slip = velocity[:1] * jnp.exp(-jnp.maximum(above, 0) / 0.02)
         posture = q[2:] - jnp.array([0.0, 0.4])
-        return dt**0.5 * jnp.concatenate([0.01 * u, 0.02 * v, 0.5 * posture, 0.3 * slip])
+        return dt**0.5 * jnp.concatenate([0.01 * u, 0.02 * v, 0.5 * posture, 0.05 * slip])
 
     def last(x, goal):
         q, v = x
@@ -187,7 +187,7 @@ def hop(dt: float) -> oc.Problem:
 
     def last(x, goal):
         q, v = x
-        return jnp.concatenate([10 * (q - goal), 0.1 * v])
+        return jnp.concatenate([30 * (q - goal), 0.1 * v])
 
     dynamics = oc.contact_shooting(model, scene, dt, dofs=(1,))
     return oc.Problem(oc.state_space(model), dynamics, cost, last, control_bounds=(-120.0, 120.0))

@@ -103,7 +103,6 @@ def solve(
     tolerance: ArrayLike | None = None,
     mu: ArrayLike = 1e-2,
     rollout: str = "automatic",
-    shift: ArrayLike = 0.0,
 ) -> Solution:
     """A trajectory from the state x0 that is a local minimum of the cost under the constraints.
 
@@ -123,10 +122,7 @@ def solve(
       iteration takes longer, and the defects stay at zero once they are zero. "automatic" is
       linear. If the linear rollout fails, the solve starts again from the guess with feedback; by
       default, it also continues with feedback if 100 linear steps were not enough. With
-      `fixed_iterations`, it is only linear;
-    - `shift`, 0 or more: the multiple of the identity that is in the Gauss-Newton matrix of each
-      stage at first. The solver lowers and raises it. With a larger one, the first steps are
-      shorter. It has the units of the cost. The status is `FAILED` for a negative one.
+      `fixed_iterations`, it is only linear.
 
     The field `status` of the result states whether the solver converged. The result has the
     dtype of the controls. Raises ArgumentError for arguments and results of functions with wrong
@@ -161,9 +157,7 @@ def solve(
     (N, m), n = us.shape, problem.space.size
     blank = None if settings.exact else blank_linearisation(shapes, N, n, m)
     solver = Solver(problem, p, bounds, tolerance, settings, blank)
-    mu, shift = (jnp.asarray(x, us.dtype) for x in (mu, lax.stop_gradient(shift)))
-    shift = arguments.NOT_NEGATIVE.or_nan(shift)
-    end = solver.minimise(_start(solver, xs, us, shapes, warm, mu, shift))
+    end = solver.minimise(_start(solver, xs, us, shapes, warm, jnp.asarray(mu, us.dtype)))
     found = end.trajectory
     point = Point(found.xs, found.us, found.costates, end.penalty.multipliers, found.cost)
     xs, us, costates, multipliers, cost = with_derivatives(theta, point)
@@ -259,9 +253,7 @@ def check_controls(problem: Problem, x0: PyTree, us: Array, p: PyTree) -> None:
             ) from error
 
 
-def _start(
-    solver: Solver, xs, us, shapes, warm: Solution | None, mu: Array, shift: Array
-) -> Iterate:
+def _start(solver: Solver, xs, us, shapes, warm: Solution | None, mu: Array) -> Iterate:
     """The first state of the loop."""
     dtype, (N, m), (inner, last), n = us.dtype, us.shape, shapes, solver.problem.space.size
     if inner.defect.dtype != dtype:
@@ -271,7 +263,7 @@ def _start(
     y_last, z_last = (jnp.zeros(x.shape, dtype) for x in (last.h, last.g))
     cold = costates, gains, Multipliers(y, z, y_last, z_last, jnp.zeros_like(us))
     if warm is None:
-        return solver.start(xs, us, *cold, mu, shift)
+        return solver.start(xs, us, *cold, mu)
     start = warm.costates, warm.gains, warm.multipliers
     names = "costates", "gains", *(f"multipliers.{name}" for name in Multipliers._fields)
     for name, x, expected in zip(names, jax.tree.leaves(start), jax.tree.leaves(cold)):
@@ -281,7 +273,7 @@ def _start(
                 f"expected {expected.shape} of {dtype} for the stages and constraints of problem; "
                 "the pair (guess.xs, guess.us) is a guess for a problem with other constraints"
             )
-    return solver.start(xs, us, *start, mu, shift)
+    return solver.start(xs, us, *start, mu)
 
 
 @_compiled()

@@ -183,7 +183,6 @@ class Solver(NamedTuple):
         gains: Array,
         multipliers: Multipliers,
         mu: Array,
-        shift: Array,
     ) -> Iterate:
         """The state of the loop before the guess has been evaluated."""
         settings, dtype = self.settings, us.dtype
@@ -199,7 +198,7 @@ class Solver(NamedTuple):
                 definite=false,
             ),
             active=jnp.sign(multipliers.bounds),
-            shift=shift,
+            shift=zero,
             newton=jnp.asarray(settings.exact),
             found=false,
             solves=jnp.zeros((), int),
