@@ -1,5 +1,11 @@
 """Optimal control: trajectories that minimise a cost, subject to dynamics and constraints."""
 
+from .contact_shooting import (
+    ContactShooting,
+    ContactSolution,
+    contact_shooting,
+    solve_contacts,
+)
 from .lqr import LqrSolution, LqrStages, lqr
 from .problem import JointTorques, Problem, ShootingStep, joint_torques, shooting_step
 from .solution import Solution, follow, kkt_residual, shift, solve
@@ -8,6 +14,8 @@ from .spaces import RobotStateSpace, Space, VectorSpace, state_space, vector_spa
 from .stages import Multipliers, Residuals
 
 __all__ = [
+    "ContactShooting",
+    "ContactSolution",
     "History",
     "JointTorques",
     "LqrSolution",
@@ -21,6 +29,7 @@ __all__ = [
     "Space",
     "Status",
     "VectorSpace",
+    "contact_shooting",
     "follow",
     "joint_torques",
     "kkt_residual",
@@ -28,6 +37,7 @@ __all__ = [
     "shift",
     "shooting_step",
     "solve",
+    "solve_contacts",
     "state_space",
     "vector_space",
 ]

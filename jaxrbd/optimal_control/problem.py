@@ -181,7 +181,7 @@ class JointTorques(eqx.Module):
         """The acceleration (nv,) of the state q, v under the forces u."""
         if self.constraints:
             return self.constrained(t, q, v, u, p).acceleration
-        return analytic_acceleration(self.model, q, v, self._tau(u))
+        return analytic_acceleration(self.model, q, v, force_of_controls(self.model, u, self.dofs))
 
     def constrained(
         self, t: ArrayLike, q: Array, v: Array, u: Array, p: PyTree
@@ -191,19 +191,31 @@ class JointTorques(eqx.Module):
             self.model,
             q,
             v,
-            self._tau(u),
+            force_of_controls(self.model, u, self.dofs),
             self.constraints,
             stabilisation=jnp.asarray(self.stabilisation, self.model.dtype),
             active=None if self.active is None else self.active(t, p),
         )
 
-    def _tau(self, u: Array) -> Array:
-        """The generalized force (nv,) of the control u."""
-        if self.dofs is None:
-            return u
-        if u.shape != (len(self.dofs),):
-            raise ArgumentError(f"u has shape {u.shape}, expected ({len(self.dofs)},)")
-        return jnp.zeros(self.model.nv, u.dtype).at[np.array(self.dofs, int)].set(u)
+
+def force_of_controls(model: Model, u: Array, dofs: tuple[int, ...] | None) -> Array:
+    """The generalized force (nv,) of the control u on these dofs; None stands for all."""
+    if dofs is None:
+        return u
+    if u.shape != (len(dofs),):
+        raise ArgumentError(f"u has shape {u.shape}, expected ({len(dofs)},)")
+    return jnp.zeros(model.nv, u.dtype).at[np.array(dofs, int)].set(u)
+
+
+def checked_dofs(model: Model, dofs: Sequence[int] | None) -> tuple[int, ...] | None:
+    """The dofs as a tuple. Raises ArgumentError for a dof out of range or one that occurs twice."""
+    nv = arguments.robot(model).nv
+    if dofs is None:
+        return None
+    dofs = tuple(dofs)
+    if len(set(dofs)) < len(dofs) or not all(0 <= dof < nv for dof in dofs):
+        raise ArgumentError(f"dofs is {dofs}, expected different ints from 0 to {nv - 1}")
+    return dofs
 
 
 def joint_torques(
@@ -226,11 +238,7 @@ def joint_torques(
     `constrained_dynamics_derivatives`). Raises ArgumentError for a dof that is out of range or
     occurs twice, for constraints that are no `Constraint`, and if active is no function.
     """
-    nv = arguments.robot(model).nv
-    if dofs is not None:
-        dofs = tuple(dofs)
-        if len(set(dofs)) < len(dofs) or not all(0 <= dof < nv for dof in dofs):
-            raise ArgumentError(f"dofs is {dofs}, expected different ints from 0 to {nv - 1}")
+    dofs = checked_dofs(model, dofs)
     if active is not None:
         _require_callable("active", active)
     return JointTorques(

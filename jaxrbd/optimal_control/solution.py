@@ -186,23 +186,13 @@ def _counts(iterations: int | None, rollout: str) -> tuple[int, int]:
 def _guess(problem: Problem, x0: PyTree, p: PyTree, guess: Any):
     """States that begin with x0, controls, and the solution of a warm start or None."""
     warm = guess if isinstance(guess, Solution) else None
-    pair = isinstance(guess, (tuple, list)) and len(guess) == 2
-    states: Any = guess[0] if pair else None
-    us: Any = guess[1] if pair else guess
-    if warm is not None:
-        states, us = warm.xs, warm.us
-    us = jnp.asarray(us)
-    if us.ndim != 2 or not len(us) or not jnp.issubdtype(us.dtype, jnp.floating):
-        raise ArgumentError(
-            f"the controls of guess have shape {us.shape} and dtype {us.dtype}, expected (N, m) of "
-            f"floats with N stages"
-        )
+    states, us = states_and_controls(guess)
     for leaf in jax.tree.leaves(x0):
         if leaf.dtype != us.dtype:
             raise ArgumentError(
                 f"x0 has dtype {leaf.dtype}, expected {us.dtype} as the controls of guess"
             )
-    _check_controls(problem, x0, us, p)
+    check_controls(problem, x0, us, p)
     if states is None:
         rows = jnp.arange(len(us)), us
         (states,) = rollout(lambda x, row: (problem.step(row[0], x, row[1], p),), (x0,), rows)
@@ -225,7 +215,24 @@ def _guess(problem: Problem, x0: PyTree, p: PyTree, guess: Any):
     return jax.tree.map(with_x0, states, x0), us, warm
 
 
-def _check_controls(problem: Problem, x0: PyTree, us: Array, p: PyTree) -> None:
+def states_and_controls(guess: Any) -> tuple[Any, Array]:
+    """The states of a guess, or None, and its controls (N, m), whose shape is checked."""
+    if isinstance(guess, Solution):
+        states, us = guess.xs, guess.us
+    elif isinstance(guess, (tuple, list)) and len(guess) == 2:
+        states, us = guess
+    else:
+        states, us = None, guess
+    us = jnp.asarray(us)
+    if us.ndim != 2 or not len(us) or not jnp.issubdtype(us.dtype, jnp.floating):
+        raise ArgumentError(
+            f"the controls of guess have shape {us.shape} and dtype {us.dtype}, expected (N, m) of "
+            f"floats with N stages"
+        )
+    return states, us
+
+
+def check_controls(problem: Problem, x0: PyTree, us: Array, p: PyTree) -> None:
     """Raise ArgumentError, which names the guess, if a function does not take its controls."""
     control_bounds(problem, us)
     t, common = jnp.zeros((), int), []

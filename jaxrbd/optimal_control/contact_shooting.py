@@ -1,0 +1,360 @@
+"""Contact steps as the dynamics of optimal control, and trajectories that find their contacts.
+
+A contact that does not touch has no effect on a motion. So the derivatives of a step do not lead a
+solver to a contact. `ContactShooting` therefore has a length s, the smoothing. For s > 0, contacts
+act at the distance s, and they are compliant:
+
+- the margin of a contact is the margin of the material plus s;
+- the regularisation is `regularisation + s / (g dt (dt + recovery))` with g = 9.81 m/s^2.
+
+So an impulse that gives the point of a contact the acceleration g reduces the distance at rest by
+about s, and a robot stands on relaxed contacts about as high as on rigid ones. Relaxed friction is
+viscous: a contact that sticks creeps. With s = 0, the step is `contact_step`. The values and the
+derivatives are of the same step for any s, so the line search measures the progress of the solver.
+`solve_contacts` decreases s to zero.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.custom_derivatives import SymbolicZero
+from jax.typing import ArrayLike
+from jaxtyping import Float, Int, PyTree
+
+from .._math.components import norm
+from .._math.linear import matmul
+from .._math.tangents import changed_leaves
+from ..algorithms.kinematics import forward_kinematics
+from ..configuration import configuration_rate, displacement, integrate
+from ..contact import ContactStep, Scene, contact_step, contact_step_derivatives, inverse_inertias
+from ..contact.contacts import find_contacts
+from ..errors import ArgumentError
+from ..integrators import StepDerivatives, rollout
+from ..model import Model, arguments
+from .problem import Problem, checked_dofs, force_of_controls
+from .solution import Solution, check_controls, solve, states_and_controls
+from .stages import largest
+
+# The acceleration in m/s^2 that moves a relaxed contact by the smoothing.
+GRAVITY = 9.81
+# The smoothings of `solve_contacts` in m.
+SMOOTHING = (*(0.2 * 0.8**i for i in range(28)), 0.0)
+
+
+class StepOptions(NamedTuple):
+    """Everything of a contact step except the state and the forces."""
+
+    model: Model
+    scene: Scene
+    dt: Array
+    regularisation: Array
+    recovery: Array
+
+    def step(self, q: Array, v: Array, tau: Array) -> ContactStep:
+        model, scene, dt, *options = self
+        return contact_step(model, scene, q, v, tau, dt, None, *options)
+
+    def derivatives(self, q: Array, v: Array, tau: Array) -> StepDerivatives:
+        model, scene, dt, *options = self
+        return contact_step_derivatives(model, scene, q, v, tau, dt, None, *options)
+
+
+class ContactShooting(eqx.Module):
+    """One contact step as the dynamics of a `Problem`; `contact_shooting` makes it."""
+
+    model: Model
+    scene: Scene
+    dt: Float[arguments.Parameter, ""]
+    smoothing: Float[arguments.Parameter, ""]
+    regularisation: Float[arguments.Parameter, ""]
+    recovery: Float[arguments.Parameter, ""]
+    dofs: tuple[int, ...] | None = eqx.field(static=True)
+
+    def __call__(self, t: ArrayLike, x: PyTree, u: Array, p: PyTree) -> PyTree:
+        """The state (q, v) after a step from the state x = (q, v) with the control u."""
+        q, v = x
+        return _state_after(self.options(), q, v, force_of_controls(self.model, u, self.dofs))
+
+    def step(self, x: PyTree, u: Array) -> ContactStep:
+        """The whole result of the step, with distances and impulses of the contacts."""
+        q, v = x
+        return self.options().step(q, v, force_of_controls(self.model, u, self.dofs))
+
+    def with_smoothing(self, smoothing: ArrayLike) -> ContactShooting:
+        """These dynamics with another smoothing in m."""
+        smoothing = _not_negative(smoothing, "smoothing")
+        return eqx.tree_at(lambda dynamics: dynamics.smoothing, self, smoothing)
+
+    def options(self) -> StepOptions:
+        """The arguments of `contact_step`, relaxed by the smoothing."""
+        dt, s, regularisation, recovery = (
+            jnp.asarray(x, self.model.dtype)
+            for x in (self.dt, self.smoothing, self.regularisation, self.recovery)
+        )
+        scene = self.scene.astype(self.model.dtype)
+        material = dataclasses.replace(scene.material, margin=scene.material.margin + s)
+        return StepOptions(
+            self.model,
+            dataclasses.replace(scene, material=material),
+            dt,
+            regularisation + s / (GRAVITY * dt * (dt + recovery)),
+            recovery,
+        )
+
+
+def contact_shooting(
+    model: Model,
+    scene: Scene,
+    dt: ArrayLike,
+    dofs: Sequence[int] | None = None,
+    smoothing: ArrayLike = 0.0,
+    regularisation: ArrayLike = 1e-3,
+    recovery: ArrayLike = 0.02,
+) -> ContactShooting:
+    """The dynamics (t, x, u, p) -> x' of a `Problem`: one `contact_step` under joint forces.
+
+    - `scene`: the contacts, a `contact.Scene`; `dt` in s, more than 0;
+    - `dofs`: the index in v of each entry of u, as for `joint_torques`;
+    - `smoothing` in m, 0 or more: contacts act at this distance and are compliant, as the head of
+      `optimal_control/contact_shooting.py` defines. 0 (default) is rigid contact;
+    - `regularisation`, `recovery`: as for `contact_step`.
+
+    The state x is (q, v), a state of `state_space(model)`. The first derivatives by x and u are
+    analytic (`contact.contact_step_derivatives`). JAX differentiates the program of the step for
+    second derivatives, as for `hessian="exact"`, which takes long to compile. Raises ArgumentError
+    for parameters out of their range, and for a dof that is out of range or occurs twice.
+    """
+    if not isinstance(scene, Scene):
+        raise ArgumentError(f"scene is {scene!r}, expected a contact.Scene")
+    dt, regularisation = (
+        arguments.parameter(x, name, ())
+        for x, name in ((dt, "dt"), (regularisation, "regularisation"))
+    )
+    for x, name in ((dt, "dt"), (regularisation, "regularisation")):
+        arguments.require(x, lambda x: x > 0, name, "a number above 0")
+    if scene.inverse_inertia is None:
+        scales = inverse_inertias(model, scene)
+        scene = dataclasses.replace(scene, inverse_inertia=scales)
+    return ContactShooting(
+        arguments.robot(model),
+        scene,
+        dt,
+        _not_negative(smoothing, "smoothing"),
+        regularisation,
+        _not_negative(recovery, "recovery"),
+        checked_dofs(model, dofs),
+    )
+
+
+def _not_negative(x: ArrayLike, name: str) -> arguments.Parameter:
+    x = arguments.parameter(x, name, ())
+    arguments.require(x, lambda x: x >= 0, name, "0 or more")
+    return x
+
+
+# ------------------------------------------------------------------------------- the derivatives
+
+
+@jax.custom_jvp
+def _state_after(options: StepOptions, q: Array, v: Array, tau: Array) -> tuple[Array, Array]:
+    """The state after a step, with analytic derivatives by q, v and tau in forward mode."""
+    found = options.step(q, v, tau)
+    return found.q, found.v
+
+
+def _state_after_jvp(primals, tangents):
+    options, q, v, tau = primals
+    changes, q_dot, v_dot, tau_dot = tangents
+    model = options.model
+    q_next, v_next, A, B = _derivatives(options, q, v, tau)
+    change = jnp.zeros(2 * model.nv, v.dtype)
+    if not isinstance(q_dot, SymbolicZero):
+        change = change + matmul(A[:, : model.nv], displacement.unchecked(model, q, q_dot))
+    if not isinstance(v_dot, SymbolicZero):
+        change = change + matmul(A[:, model.nv :], v_dot)
+    if not isinstance(tau_dot, SymbolicZero):
+        change = change + matmul(B, tau_dot)
+    dq, dv = jnp.split(change, 2)
+    ends = configuration_rate.unchecked(model, q_next, dq), dv
+    leaves, leaf_changes, with_values = changed_leaves(options, changes)
+    if leaves:
+
+        def by_options(leaves):
+            found = with_values(leaves).step(q, v, tau)
+            return found.q, found.v
+
+        more = jax.jvp(by_options, (leaves,), (leaf_changes,))[1]
+        ends = jax.tree.map(jnp.add, ends, more)
+    return (q_next, v_next), ends
+
+
+_state_after.defjvp(_state_after_jvp, symbolic_zeros=True)
+
+
+@jax.custom_jvp
+def _derivatives(options: StepOptions, q: Array, v: Array, tau: Array) -> StepDerivatives:
+    """`contact_step_derivatives`, whose derivatives are those of the program of `contact_step`."""
+    return options.derivatives(q, v, tau)
+
+
+@_derivatives.defjvp
+def _(primals, tangents):
+    def by_jax(options, q, v, tau):
+        model = options.model
+
+        def end(dq, v, tau):
+            found = options.step(integrate(model, q, dq), v, tau)
+            ends = found.q, found.v
+            return ends, ends
+
+        zero = jnp.zeros_like(v)
+        columns, (q_next, v_next) = jax.jacfwd(end, (0, 1, 2), has_aux=True)(zero, v, tau)
+        dq, dv = (jnp.concatenate(blocks, axis=1) for blocks in columns)
+        dq = jax.vmap(lambda q_dot: displacement.unchecked(model, q_next, q_dot), 1, 1)(dq)
+        AB = jnp.concatenate([dq, dv])
+        return StepDerivatives(q_next, v_next, AB[:, : 2 * model.nv], AB[:, 2 * model.nv :])
+
+    return jax.jvp(by_jax, primals, tangents)
+
+
+# ------------------------------------------------------------------------------- the continuation
+
+
+class ContactSolution(NamedTuple):
+    """A trajectory of `solve_contacts`.
+
+    - `solution`: the `Solution` of the last solve, for rigid contact;
+    - `status`, `iterations`, `cost` (L,): of the solves with L smoothings;
+    - `replay_error` (): the largest difference between the states of the solution and the states
+      of `contact_step` with the controls of the solution, in the units of q and v;
+    - `penetration` () in m: the largest depth of a contact in all states;
+    - `complementarity` () in N m: the largest product of the force on a contact and its distance
+      after the step. It is 0 in an exact model of contact; see `contact_step` for the distance of
+      a contact that slides.
+    """
+
+    solution: Solution
+    status: Int[Array, " L"]
+    iterations: Int[Array, " L"]
+    cost: Float[Array, " L"]
+    replay_error: Float[Array, ""]
+    penetration: Float[Array, ""]
+    complementarity: Float[Array, ""]
+
+
+def solve_contacts(
+    problem: Problem,
+    x0: PyTree,
+    p: PyTree,
+    guess: Any,
+    smoothing: Sequence[float] = SMOOTHING,
+    iterations: int = 25,
+    tolerance: ArrayLike | None = None,
+    depth: float = 1e-3,
+) -> ContactSolution:
+    """A trajectory through contacts that no schedule states; the solver finds them.
+
+    - `problem`: a `Problem` with dynamics of `contact_shooting`;
+    - `x0`, `p`, `guess`, `tolerance`: as for `solve`;
+    - `smoothing`: lengths in m that decrease to 0. Each solve starts from the result of the solve
+      before. With the first one, contacts act at this distance: a contact that is farther away and
+      that the cost does not approach is not found. The default is 0.2 m, 27 times 0.8 of the last
+      length, and 0;
+    - `iterations`: the largest number of steps of each solve;
+    - `depth` in m: the largest accepted depth of the contacts in x0 and in the states of a guess.
+
+    One compiled program serves all solves. The rollout has feedback, so all trajectories satisfy
+    the dynamics. The cost has kinks where contacts begin and end. So the last solve often ends with
+    the status ITERATION_LIMIT or FAILED, at a trajectory that no step improves. Such a trajectory
+    is feasible: check that it reaches its goal. Raises ArgumentError for other dynamics, for
+    smoothings that do not decrease to 0, and for a guess that penetrates; other errors as in
+    `solve`.
+    """
+    dynamics = problem.dynamics
+    if not isinstance(dynamics, ContactShooting):
+        raise ArgumentError(f"problem has dynamics {dynamics!r}, expected contact_shooting(...)")
+    lengths = np.asarray(arguments.parameter(smoothing, "smoothing", (None,)))
+    if not len(lengths) or lengths[-1] != 0 or not np.all(np.diff(lengths) < 0):
+        raise ArgumentError(f"smoothing is {smoothing!r}, expected lengths that decrease to 0")
+    x0 = problem.space.checked(x0, "x0")
+    states, us = states_and_controls(guess)
+    check_controls(problem, x0, us, p)
+    _require_apart(dynamics, x0[0][None], "x0", depth)
+    if states is None:
+        states, _ = _replay(dynamics.with_smoothing(lengths[0]), x0, us)
+    elif [jnp.shape(x) for x in states] == [(len(us) + 1, *x.shape) for x in x0]:
+        _require_apart(dynamics, jnp.asarray(states[0]), "guess", depth)
+    guess, solutions = (states, us), []
+    for length in lengths:
+        relaxed = eqx.tree_at(lambda p: p.dynamics, problem, dynamics.with_smoothing(length))
+        found = solve(
+            relaxed,
+            x0,
+            p,
+            guess,
+            iterations=iterations,
+            tolerance=tolerance,
+            rollout="feedback",
+        )
+        guess = found.xs, found.us
+        solutions.append(found)
+    found = solutions[-1]
+    (q, v), rigid = found.xs, dynamics.with_smoothing(0.0)
+    (q_replayed, v_replayed), forces = _replay(rigid, x0, found.us)
+    distances = _distances(rigid, q)
+    return ContactSolution(
+        found,
+        jnp.stack([x.status for x in solutions]),
+        jnp.stack([x.iterations for x in solutions]),
+        jnp.stack([x.cost for x in solutions]),
+        largest(q_replayed - q, v_replayed - v),
+        jnp.max(-distances, initial=0),
+        jnp.max(forces * jnp.maximum(distances[1:], 0), initial=0),
+    )
+
+
+@jax.jit
+def _replay(dynamics: ContactShooting, x0: PyTree, us: Array) -> tuple[PyTree, Array]:
+    """The states (N + 1, ...) of the controls, and the sizes of the contact forces (N, n) in N."""
+
+    def step(q, v, _, u):
+        found = dynamics.step((q, v), u)
+        return found.q, found.v, norm(found.impulse) / jnp.asarray(dynamics.dt, q.dtype)
+
+    start = *x0, jnp.zeros(dynamics.scene.size, us.dtype)
+    q, v, forces = rollout(step, start, us)
+    return (q, v), forces[1:]
+
+
+@jax.jit
+def _distances(dynamics: ContactShooting, q: Array) -> Array:
+    """The distances of the contacts (states, n) in m, without the smoothing."""
+    model, scene = dynamics.model, dynamics.scene.astype(dynamics.model.dtype)
+
+    def distances(q):
+        return find_contacts(model, scene, forward_kinematics.unchecked(model, q)).distance
+
+    return jax.vmap(distances)(q)
+
+
+def _require_apart(dynamics: ContactShooting, q: Array, name: str, depth: float) -> None:
+    """Raise ArgumentError if a contact is deeper than `depth` in a row of q (states, nq)."""
+    found = arguments.known(_distances(dynamics, q))
+    if found is None or not found.size or np.min(found) >= -depth:
+        return
+    state, contact = np.unravel_index(np.argmin(found), found.shape)
+    raise ArgumentError(
+        f"{name} penetrates: contact {contact} of the scene has the depth {-np.min(found):.3g} m "
+        f"in state {state}, expected at most {depth} m"
+    )
+
+
+__all__ = ["ContactShooting", "ContactSolution", "contact_shooting", "solve_contacts"]

@@ -1,0 +1,207 @@
+"""Contact steps as dynamics of optimal control, and trajectories that find their contacts."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+from jaxrbd import contact, optimal_control as oc
+from jaxrbd.collision import PlacedShape, Sphere
+from jaxrbd.errors import ArgumentError
+from jaxrbd.joints import Planar, Prismatic
+from jaxrbd.model import JointSpec, Link, link_inertia
+from support.zoo import close
+
+DT = 0.02
+BALL = link_inertia(1.0, (0, 0, 0), 0.01 * np.eye(3))
+
+
+@functools.cache
+def box():
+    """Dynamics of a box in the x-z plane, with two corners that may touch the ground."""
+    upright = np.eye(4)
+    upright[:3, :3] = [[1, 0, 0], [0, 0, -1], [0, 1, 0]]
+    model = rbd.build_model(
+        [Link("box", BALL)], [JointSpec("plane", Planar(), None, "box", upright)]
+    )
+    corners = np.array([[-0.1, -0.1, 0.0], [0.1, -0.1, 0.0]])
+    scene = contact.Scene(["box"] * 2, 0.0, corners, material=contact.Material(friction=0.5))
+    return oc.contact_shooting(model, scene, DT, dofs=(2, 0))
+
+
+@functools.cache
+def rail():
+    """A finger and a puck on one rail, with controls of the finger; a term draws it to the puck."""
+    slide = Prismatic((1.0, 0.0, 0.0))
+    model = rbd.build_model(
+        [Link("finger", BALL), Link("puck", BALL)],
+        [
+            JointSpec("push", slide, None, "finger"),
+            JointSpec("rail", slide, None, "puck", friction=2.0),
+        ],
+    ).with_dissipation()
+    tip, puck = (PlacedShape(Sphere(0.05), name) for name in ("finger", "puck"))
+    scene = contact.Scene((), pairs=contact.collision_pairs([(tip, puck)]))
+    dynamics = oc.contact_shooting(model, scene, 0.04, dofs=[0])
+
+    def cost(t, x, u, goal):
+        return jnp.concatenate([0.02 * u, 0.1 * (x[0][:1] - x[0][1:] + 0.1)])
+
+    def last(x, goal):
+        return jnp.concatenate([10 * (x[0][1:] - goal), x[1]])
+
+    return oc.Problem(oc.state_space(model), dynamics, cost, last)
+
+
+@jax.jit
+def step_and_matrices(dynamics, q, v, u, h):
+    """The state after a step, its matrix [A B], and the matrix of central differences."""
+    space = oc.state_space(dynamics.model)
+    n, m = space.size, len(u)
+    end = dynamics(0, (q, v), u, None)
+
+    def after(change):
+        x = space.retract((q, v), change[:n])
+        return space.difference(end, dynamics(0, x, u + change[n:], None))
+
+    changes = h * jnp.eye(n + m)
+    differences = jax.vmap(lambda c: (after(c) - after(-c)) / (2 * h), out_axes=1)(changes)
+    return end, jax.jacfwd(after)(jnp.zeros(n + m)), differences
+
+
+STATES = {  # the height of the centre, the angle, the velocities and the smoothing
+    "sticks": (0.0999, 0.0001, (0.0, 0.0, 0.0), 0.0),
+    "slides": (0.0999, 0.0001, (1.0, -0.2, 0.3), 0.0),
+    "lands on a corner": (0.11, 0.3, (0.5, -1.0, 0.0), 0.0),
+    "apart": (0.3, 0.2, (0.5, 0.1, 0.3), 0.0),
+    "relaxed": (0.13, 0.2, (0.5, -0.1, 0.3), 0.1),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_the_matrices_are_those_of_central_differences(name):
+    """The linearisation of a stage is right at 1e-6, with and without smoothing."""
+    height, angle, v, smoothing = STATES[name]
+    q, u = jnp.array([0.2, height, angle]), jnp.array([0.1, 0.5])
+    dynamics = box().with_smoothing(smoothing)
+    _, AB, differences = step_and_matrices(dynamics, q, jnp.array(v), u, 1e-6)
+    close(AB, differences, 1e-6)
+    # A contact has an effect unless the box is apart.
+    assert (abs(float(AB[4, 4]) - 1) > 0.05) == (name != "apart")
+
+
+def test_a_relaxed_step_is_a_contact_step_with_a_margin_and_a_compliance():
+    dynamics, s = box(), 0.1
+    q, v, u = jnp.array([0.2, 0.13, 0.2]), jnp.array([0.5, -0.1, 0.3]), jnp.array([0.1, 0.5])
+    found, _, _ = step_and_matrices(dynamics.with_smoothing(s), q, v, u, 1e-6)
+    material = dataclasses.replace(dynamics.scene.material, margin=np.asarray(s))
+    scene = dataclasses.replace(dynamics.scene, material=material)
+    r = 1e-3 + s / (9.81 * DT * (DT + 0.02))
+    tau = jnp.array([0.5, 0.0, 0.1])
+    expected = contact.contact_step(dynamics.model, scene, q, v, tau, DT, regularisation=r)
+    close(found[0], expected.q, 1e-12)
+    close(found[1], expected.v, 1e-12)
+
+
+@pytest.mark.slow
+def test_the_smoothing_is_a_parameter_that_can_be_differentiated():
+    q, v, u = jnp.array([0.2, 0.13, 0.2]), jnp.array([0.5, -0.1, 0.3]), jnp.array([0.1, 0.5])
+
+    dynamics = box()
+
+    @jax.jit
+    def velocity(s):
+        return eqx.tree_at(lambda d: d.smoothing, dynamics, s)(0, (q, v), u, None)[1]
+
+    slope = jax.jit(jax.jacfwd(velocity))(0.1)
+    assert jnp.max(jnp.abs(slope)) > 0.1
+    close(slope, (velocity(0.1 + 1e-6) - velocity(0.1 - 1e-6)) / 2e-6, 1e-6)
+
+
+@pytest.mark.slow
+def test_second_derivatives():
+    """A stage with the exact Hessian: the derivative of the matrices."""
+    dynamics = box().with_smoothing(0.1)
+    q, v, u = jnp.array([0.2, 0.13, 0.2]), jnp.array([0.5, -0.1, 0.3]), jnp.array([0.1, 0.5])
+
+    def by_force(u):
+        return jax.jacfwd(lambda u: dynamics(0, (q, v), u, None)[1])(u)
+
+    second = jax.jit(jax.jacfwd(by_force))(u)
+    plus, minus = (jax.jit(by_force)(u + h * jnp.array([0.0, 1.0])) for h in (1e-5, -1e-5))
+    close(second[:, :, 1], (plus - minus) / 2e-5, 1e-5)
+    reverse = jax.jit(jax.jacrev(lambda u: dynamics(0, (q, v), u, None)[1]))(u)
+    close(reverse, by_force(u), 1e-9)
+
+
+@pytest.mark.slow
+def test_a_finger_finds_the_puck_that_it_pushes():
+    """Without contact in the guess; rigid contact alone finds no contact."""
+    problem, goal = rail(), jnp.array([0.3])
+    x0 = jnp.array([-0.3, 0.0]), jnp.zeros(2)
+    guesses = 0.1 * np.random.default_rng(0).normal(size=(3, 25, 1))
+    for guess in guesses:
+        found = oc.solve_contacts(problem, x0, goal, guess)
+        assert abs(found.solution.xs[0][-1, 1] - 0.3) < 5e-3
+        assert found.solution.residuals.defects < 1e-9
+        assert found.replay_error < 1e-6
+        assert 0 < found.penetration < 1e-4
+        assert found.complementarity < 1e-4
+        assert found.solution.us.shape == (25, 1)
+        assert found.cost[-1] == found.solution.cost
+    alone = oc.solve_contacts(problem, x0, goal, guesses[0], smoothing=[0.0])
+    assert abs(alone.solution.xs[0][-1, 1]) < 1e-6
+
+
+def test_bad_input_is_named():
+    problem, dynamics = rail(), box()
+    model, scene = dynamics.model, dynamics.scene
+    x0, goal, us = (jnp.array([-0.3, 0.0]), jnp.zeros(2)), jnp.array([0.3]), jnp.zeros((5, 1))
+    for options, words in (
+        ({"dt": 0.0}, "dt"),
+        ({"smoothing": -0.1}, "smoothing"),
+        ({"regularisation": 0.0}, "regularisation"),
+        ({"recovery": -1.0}, "recovery"),
+        ({"dofs": (0, 0)}, "dofs"),
+    ):
+        with pytest.raises(ArgumentError, match=words):
+            oc.contact_shooting(model, scene, **{"dt": 0.04, **options})
+    with pytest.raises(ArgumentError, match="scene"):
+        oc.contact_shooting(model, "ground", 0.04)  # pyright: ignore[reportArgumentType]
+
+    def refused(words, guess: Any = us, x0=x0, problem=problem, **options):
+        with pytest.raises(ArgumentError, match=words):
+            oc.solve_contacts(problem, x0, goal, guess, **options)
+
+    for lengths in ([], [0.1, 0.05], [0.1, 0.2, 0.0], [0.1, 0.1, 0.0], [np.nan, 0.0], [[0.0]]):
+        refused("smoothing", smoothing=lengths)
+    refused("controls of guess", guess=jnp.zeros(5))
+    refused("guess of shape", guess=jnp.zeros((5, 3)))
+    refused("x0 penetrates", x0=(jnp.array([-0.09, 0.0]), jnp.zeros(2)))
+    qs = jnp.tile(x0[0], (6, 1)).at[3, 0].set(-0.05)
+    refused("guess penetrates: contact 0 .* 0.05 m in state 3", guess=((qs, 0 * qs), us))
+    refused("states of guess", guess=((qs[1:] * 10, 0 * qs[1:]), us))
+    other = oc.Problem(problem.space, lambda t, x, u, p: x, problem.cost)
+    refused("contact_shooting", problem=other)
+
+
+@pytest.mark.slow
+def test_single_precision():
+    """A motion in float32 has the dtype of the model."""
+    problem: Any = rail()
+    model = problem.dynamics.model.astype("float32")
+    dynamics = dataclasses.replace(problem.dynamics, model=model)
+    problem = oc.Problem(oc.state_space(model), dynamics, problem.cost, problem.terminal_cost)
+    x0, goal, guess = jax.tree.map(
+        lambda x: x.astype("float32"),
+        ((jnp.array([-0.3, 0.0]), jnp.zeros(2)), jnp.array([0.3]), jnp.zeros((25, 1))),
+    )
+    found = oc.solve_contacts(problem, x0, goal, guess)
+    assert found.solution.us.dtype == found.complementarity.dtype == jnp.float32
+    assert abs(found.solution.xs[0][-1, 1] - 0.3) < 5e-3
