@@ -178,8 +178,8 @@ def main() -> None:
     shac = dataclasses.replace(shac, **changes)
     if options.attention:
         parts = env.interface(env.default_params()).observation
-        network = learning.JointAttention(parts, mask="has_joint", blocks=1)
-        shac = dataclasses.replace(shac, policy_network=network)
+        network = learning.JointAttention(parts, mask="has_joint")
+        shac = dataclasses.replace(shac, policy_network=network, rate=5e-4)
     training = learning.Training(shac, env, options.seed, *parameters(env, shac.batch))
     print(env.robots())
     common.train(training, folder)

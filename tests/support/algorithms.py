@@ -241,6 +241,7 @@ ON_THE_HOST = {
     "place_frames",
     "append_model",
     "base_parameters",
+    "contact_shooting",  # it makes the dynamics of a problem, whose program is `contact_step`
     "describe",
     "drawing",
     "frame_path",
