@@ -178,6 +178,12 @@ def test_wrong_settings_name_the_part():
     for wrong in (None, {"state": PARTS}, ("positions",)):
         with pytest.raises(ArgumentError, match="expected pairs of a name and a size"):
             learning.JointAttention(wrong)
+    with pytest.raises(
+        ArgumentError, match="per_joint and mask has a name twice: 'rates', 'rates'"
+    ):
+        make(("rates", "rates"))
+    with pytest.raises(ArgumentError, match="parts has a name twice"):
+        learning.JointAttention((*PARTS, ("command", 1)), ("positions",))
     with pytest.raises(ArgumentError, match="per_joint is empty"):
         make(())
     with pytest.raises(ArgumentError, match="width is 9, expected a multiple of heads=2"):

@@ -33,7 +33,10 @@ from jaxrbd.io import load_mjcf
 
 def gradients(model, q, v, u):
     """The derivatives of a weighted sum of the accelerations in q, v and u."""
-    weighted_sum = lambda q, v, u: jnp.vdot(u, jaxrbd.forward_dynamics(model, q, v, u))  # noqa: E731
+
+    def weighted_sum(q, v, u):
+        return jnp.vdot(u, jaxrbd.forward_dynamics(model, q, v, u))
+
     return jax.grad(weighted_sum, (0, 1, 2))(q, v, u)
 
 
@@ -100,14 +103,14 @@ def compare(job, together, parts, extra=None) -> Comparison:
     axes = (None,) * (1 + len(padded_extra)) + (0, 0, 0)
     one = jax.vmap(job, axes)
     program = common.Program(one, together.model, *padded_extra, q, v, u)
-    own = [
+    single = [
         common.Program(one, part[0], *mine, *part[1:], batched=False)
         for part, mine in zip(parts, own_extra)
     ]
-    calls = {i: each.call for i, each in enumerate([program, *own])}
+    calls = {i: each.call for i, each in enumerate([program, *single])}
     times = common.least_seconds(calls, 0.2)
     result, difference = program.call(), 0.0
-    for i, each in enumerate(own):
+    for i, each in enumerate(single):
         for x, expected in zip(jax.tree.leaves(result), jax.tree.leaves(each.call())):
             places = {together.model.nv: together.v_index, together.model.nq: together.q_index}
             x, expected = np.asarray(x[i]), np.asarray(expected)
@@ -115,7 +118,7 @@ def compare(job, together, parts, extra=None) -> Comparison:
                 x = np.take(x, places[x.shape[axis]][i], axis)
             scale = max(1.0, np.abs(expected).max(initial=0.0))
             difference = max(difference, np.abs(x - expected).max(initial=0.0) / scale)
-    seconds = [sum(p.trace_s + p.compile_s for p in programs) for programs in ([program], own)]
+    seconds = [sum(p.trace_s + p.compile_s for p in programs) for programs in ([program], single)]
     return Comparison(times[0] / sum(times[i] for i in calls if i), difference, tuple(seconds))
 
 
@@ -151,11 +154,13 @@ def main() -> None:
     common.head("robots", "bodies", "mean", "contact step", "difference", "compile s", "of each, s")
     for batch in kinds.values():
         models = [given[i].model for i in batch]
-        own = [given[i].scene for i in batch]
+        unpadded = [given[i].scene for i in batch]
         together = padded.pad(models)
-        contacts = padded.pad_scenes(together, own)
+        contacts = padded.pad_scenes(together, unpadded)
         parts = [(model, *states(model, options.states)) for model in models]
-        found = compare(step, together, parts, ((contacts.scene,), [(scene,) for scene in own]))
+        found = compare(
+            step, together, parts, ((contacts.scene,), [(scene,) for scene in unpadded])
+        )
         _print([given[i].name for i in batch], together, [found])
 
 

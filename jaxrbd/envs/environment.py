@@ -170,7 +170,7 @@ class Env(abc.ABC):
         """
         if not dataclasses.is_dataclass(self):
             return {}
-        return {x.name: _plain(getattr(self, x.name)) for x in dataclasses.fields(self)}
+        return {x.name: plain_setting(getattr(self, x.name)) for x in dataclasses.fields(self)}
 
     def reset(self, params: Params, key: Array) -> State:
         """The state at the start of an episode.
@@ -244,12 +244,12 @@ class Env(abc.ABC):
         return {name: params.weights[name] * term for name, term in terms.items()}
 
 
-def _plain(x: Any) -> Any:
+def plain_setting(x: Any) -> Any:
     """A static setting as a value of JSON; see `Env.settings`."""
     if isinstance(x, tuple | list):
-        return [_plain(y) for y in x]
+        return [plain_setting(y) for y in x]
     if isinstance(x, Mapping):
-        return {str(key): _plain(y) for key, y in x.items()}
+        return {str(key): plain_setting(y) for key, y in x.items()}
     if isinstance(x, np.generic):
         return x.item()
     if x is None or isinstance(x, bool | int | float | str):

@@ -63,16 +63,16 @@ class AttentionNetwork(eqx.Module):
     def __call__(self, x: Float[Array, "... m"]) -> Float[Array, "... n"]:
         """The actions for observations, shifted and scaled to the mean 0 and the variance 1."""
         batch, x = x.shape[:-1], x.reshape(-1, x.shape[-1])
-        mask, own, shared = self.settings.entries()
-        of_robot = jnp.broadcast_to(x[:, None, shared], (len(x), len(own), len(shared)))
-        tokens = jnp.concatenate([x[:, own], of_robot], axis=-1)
+        mask, each_joint, shared = self.settings.entries()
+        of_robot = jnp.broadcast_to(x[:, None, shared], (len(x), len(each_joint), len(shared)))
+        tokens = jnp.concatenate([x[:, each_joint], of_robot], axis=-1)
         tokens = plus(apply((self.start,), tokens), self.places)
         has = jnp.ones(tokens.shape[:2], bool) if mask is None else x[:, mask] > ABSENT
         for block in self.blocks:
             tokens = tokens + self._attention(block, _normalised(tokens), has)
             tokens = tokens + apply(block.change, _normalised(tokens))
         found = jnp.sum(times(_normalised(tokens), self.actions), axis=-1)
-        return found.reshape(*batch, len(own))
+        return found.reshape(*batch, len(each_joint))
 
     def _attention(self, block: Block, tokens: Array, has: Array) -> Array:
         """The change of the tokens (b, n, d) by attention to the joints that the robot has."""
@@ -101,8 +101,8 @@ class JointAttention:
     - `width` d, `heads`, `blocks`: the size of a token, which is a multiple of the number of heads,
       and the number of blocks.
 
-    Raises ArgumentError for names that are not in `parts`, and for parts per joint of different
-    sizes.
+    Raises ArgumentError for names that are not in `parts` or that occur twice, and for parts per
+    joint of different sizes.
     """
 
     parts: tuple[tuple[str, int], ...]
@@ -128,6 +128,9 @@ class JointAttention:
         names = self.per_joint if self.mask is None else (*self.per_joint, self.mask)
         if not self.per_joint:
             raise ArgumentError("per_joint is empty, expected at least one name of parts")
+        for kind, given in (("parts", [name for name, _ in parts]), ("per_joint and mask", names)):
+            if len(set(given)) < len(given):
+                raise ArgumentError(f"{kind} has a name twice: {', '.join(map(repr, given))}")
         for name in names:
             if name not in sizes:
                 raise ArgumentError(f"{name!r} is no part of {', '.join(map(repr, sizes))}")
@@ -141,9 +144,9 @@ class JointAttention:
         """The indices of the mask (n,), of the parts of each joint (n, p), and of the others."""
         ends = np.cumsum([0, *(size for _, size in self.parts)])
         rows = {name: np.arange(i, i + n) for (name, n), i in zip(self.parts, ends)}
-        own = np.stack([rows.pop(name) for name in self.per_joint], axis=1)
+        each_joint = np.stack([rows.pop(name) for name in self.per_joint], axis=1)
         mask = None if self.mask is None else rows.pop(self.mask)
-        return mask, own, np.concatenate([*rows.values(), np.arange(0)])
+        return mask, each_joint, np.concatenate([*rows.values(), np.arange(0)])
 
     def __call__(
         self, key: PRNGKeyArray, sizes: Sequence[int], dtype: Any, last: float
@@ -152,12 +155,12 @@ class JointAttention:
 
         Raises ArgumentError for observations or actions of another size than `parts`.
         """
-        _, own, shared = self.entries()
+        _, each_joint, shared = self.entries()
         total = sum(size for _, size in self.parts)
-        if (sizes[0], sizes[-1]) != (total, len(own)):
+        if (sizes[0], sizes[-1]) != (total, len(each_joint)):
             raise ArgumentError(
                 f"the environment has {sizes[0]} observations and {sizes[-1]} actions, expected "
-                f"{total} and {len(own)} as in parts of JointAttention"
+                f"{total} and {len(each_joint)} as in parts of JointAttention"
             )
         d = self.width
         place_key, start_key, actions_key, *keys = jax.random.split(key, 3 + 3 * self.blocks)
@@ -170,10 +173,11 @@ class JointAttention:
             for k in zip(keys[::3], keys[1::3], keys[2::3])
         )
         return AttentionNetwork(
-            places=jax.random.normal(place_key, (len(own), d), dtype),
-            start=layer(start_key, own.shape[1] + len(shared), d),
+            places=jax.random.normal(place_key, (len(each_joint), d), dtype),
+            start=layer(start_key, each_joint.shape[1] + len(shared), d),
             blocks=blocks,
-            actions=float(last / np.sqrt(d)) * jax.random.normal(actions_key, (len(own), d), dtype),
+            actions=float(last / np.sqrt(d))
+            * jax.random.normal(actions_key, (len(each_joint), d), dtype),
             settings=self,
         )
 

@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 from jaxtyping import Float
 
 from ..envs import AutoReset, Env, State, auto_reset, vectorize
-from ..envs.environment import Observation
+from ..envs.environment import Observation, plain_setting
 from ..errors import ArgumentError, SavedFileError, TrainingError
 from ..model import arguments
 from ..sharding import with_auto_axes
@@ -277,12 +277,10 @@ def _settings(x: Any) -> dict[str, Any]:
 
 
 def _stated(x: Any) -> Any:
-    """What a checkpoint states of a setting: lists for tuples, names for classes and functions."""
-    if isinstance(x, tuple):
-        return [_stated(y) for y in x]
+    """What a checkpoint states of a setting; a dataclass is stated with its settings."""
     if dataclasses.is_dataclass(x) and not isinstance(x, type):
         return {"name": type(x).__name__, "settings": _settings(x)}
-    return getattr(x, "__qualname__", type(x).__name__) if callable(x) else x
+    return plain_setting(x)
 
 
 def _different_settings(
