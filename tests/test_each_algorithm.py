@@ -133,6 +133,7 @@ def test_coriolis_matrix(robot):
     close(C @ v, free - rbd.gravity_force(model, q), 1e-12)
 
 
+@pytest.mark.slow
 def test_coriolis_matrix_is_made_of_christoffel_symbols():
     """For joints of one dof: `C_ij = sum_k (d_k M_ij + d_j M_ik - d_i M_jk) v_k / 2`."""
     model = zoo.build(["revolute", "prismatic", "helical", "revolute"], [-1, 0, 1, 1], seed=6)
@@ -236,6 +237,7 @@ def test_derivatives_of_the_dynamics_are_the_automatic_ones(robot):
             close(found, expected, 1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inverse", [True, False], ids=["rnea", "forward_dynamics"])
 @pytest.mark.parametrize(
     "robot", [pytest.param("connected", marks=pytest.mark.slow), "coupled"], indirect=True

@@ -110,6 +110,7 @@ def test_number_of_base_parameters(name):
     assert rbd.identification.base_parameters(rbd.load_robot(name)).rank == COUNTS[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 4])
 def test_number_of_base_parameters_of_a_chain_of_skew_hinges(n):
     assert rbd.identification.base_parameters(zoo.chain(n)).rank == 7 * n - 4

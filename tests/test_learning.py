@@ -736,6 +736,7 @@ def test_a_training_continues_bit_for_bit(name, tmp_path):
     assert not same(start.key, other.state.key)
 
 
+@pytest.mark.slow
 def test_a_training_continues_with_more_updates_and_other_ends_of_its_schedules(tmp_path):
     short = learning.Training(dataclasses.replace(SMALL["apg"], updates=2), ENV, seed=2)
     list(short.run(tmp_path / "file"))
@@ -919,6 +920,14 @@ class PointWithSettings(Point):
             raise ArgumentError(f"limit is {self.limit}, expected 0 or more")
 
 
+@pytest.mark.parametrize("name", nightly.all_but(["hopper"], learning.task_names()))
+def test_settings_of_a_task_are_values_of_json(name):
+    env = learning.load_task(name)
+    found = env.settings()
+    assert found["episode_steps"] == env.episode_steps
+    assert json.loads(json.dumps(found)) == found
+
+
 def test_settings_are_values_of_json(tmp_path, monkeypatch):
     """Functions are stated by name, and other objects by the names of their classes."""
     found = PointWithSettings().settings()
@@ -932,11 +941,6 @@ def test_settings_are_values_of_json(tmp_path, monkeypatch):
         "name": None,
     }
     assert json.loads(json.dumps(found)) == found
-    for name in learning.task_names():
-        env = learning.load_task(name)
-        found = env.settings()
-        assert found["episode_steps"] == env.episode_steps
-        assert json.loads(json.dumps(found)) == found
     monkeypatch.setitem(tasks._TASKS, "point", PointWithSettings())
     other = PointWithSettings(limit=1.0, place=(2, (3.5, "right")))
     learning.Training(SMALL["apg"], other, task="point").save(tmp_path / "file")
@@ -1234,6 +1238,7 @@ def train(out, *more):
     return cli.main(["train", "cart-pole", "--seed", "3", "--no-plot", "--out", str(out), *more])
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_continues_to_the_same_files(
     small_task, signals, tmp_path, capsys, monkeypatch
 ):

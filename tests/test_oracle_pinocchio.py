@@ -118,6 +118,7 @@ def test_mimic_joints(name, root_joint):
         oracles.assert_agree(f"{name}, mimic, seed {seed}", ours, theirs, singular=singular)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "root_joint"), AS_PINOCCHIO_HAS_THEM)
 def test_mimic_joints_as_pinocchio_has_them(name, root_joint):
     """Pinocchio's own mimic joints, for the robots and the algorithms that support them."""
