@@ -121,9 +121,9 @@ def test_attention_by_its_definition(net, x):
     def normalised(y):
         return (y - y.mean()) / np.sqrt(y.var() + 1e-5)
 
+    robot = [*x[COMMAND : COMMAND + 3], *x[MASK:]]
     tokens = [
-        affine(net.start, np.array([x[i], x[RATES + i], *x[COMMAND : COMMAND + 3]]))
-        + np.asarray(net.places)[i]
+        affine(net.start, np.array([x[i], x[RATES + i], *robot])) + np.asarray(net.places)[i]
         for i in range(JOINTS)
     ]
     for block in net.blocks:

@@ -85,6 +85,7 @@ LOOPS_IN = {
     "contact/free_motion.py",
     "contact/newton.py",
     "envs/environment.py",
+    "learning/imitation.py",
     "learning/ppo.py",
     "learning/rollouts.py",
     "learning/shac.py",

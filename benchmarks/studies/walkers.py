@@ -4,10 +4,11 @@
 
 The robots are a hopper with one leg and a robot with six legs, from MJCF files that this study
 writes, and the bundled quadruped. SHAC trains all at once, in `envs.PaddedWalk`: a network of two
-layers, or with `--attention` a `learning.JointAttention`. The test has 63 episodes of 10 s with a
-forward command of 0.4 m/s: falls, the mean speed after 2 s, and the share of the time in which no
-foot touches the ground, and in which a foot does not. The folder gets the checkpoint, the records,
-the curve of the returns and a picture of the robots. Needs mujoco, optax and matplotlib.
+layers. With `--attention`, a `learning.JointAttention` then learns to act as this network. The test
+has 63 episodes of 10 s with a forward command of 0.4 m/s: falls, the mean speed after 2 s, and the
+share of the time in which no foot touches the ground, and in which a foot does not. The folder gets
+the checkpoints, the records, the curve of the returns and a picture of the robots. Needs mujoco,
+optax and matplotlib.
 """
 
 from __future__ import annotations
@@ -176,13 +177,32 @@ def main() -> None:
     shac = algorithm_for("quadruped-trot", "shac")
     changes = {"batch": 63, "updates": options.updates, "rate": 3e-3, "log_std": -2.0}
     shac = dataclasses.replace(shac, **changes)
-    if options.attention:
-        parts = env.interface(env.default_params()).observation
-        network = learning.JointAttention(parts, mask="has_joint")
-        shac = dataclasses.replace(shac, policy_network=network, rate=5e-4)
     training = learning.Training(shac, env, options.seed, *parameters(env, shac.batch))
     print(env.robots())
     common.train(training, folder)
+    print_test(env, training)
+    if options.attention:
+        training = imitation(env, training)
+        common.train(training, folder / "attention")
+        print_test(env, training)
+    plot_curves(folder / "curve.png", "one policy for three robots", [training.records])
+    picture(env, motions(training)[0], folder / "walkers.png")
+
+
+def imitation(env: envs.PaddedWalk, training: learning.Training) -> learning.Training:
+    """The training of a policy with attention that acts as the policy of a training."""
+    joints, parts = env.action_size, env.interface(env.default_params()).observation
+    imitation = learning.Imitation(
+        training.policy(),
+        weights=lambda observation: observation[..., -joints:],  # the joints that the robot has
+        policy_network=learning.JointAttention(parts, mask="has_joint"),
+        batch=training.algorithm.batch,
+    )
+    return learning.Training(imitation, env, training.seed, training.params, training.params_axes)
+
+
+def print_test(env: envs.PaddedWalk, training: learning.Training) -> None:
+    """Print how the robots walk with the policy of a training."""
     q, speed, failed = motions(training)
     common.head("robot", "falls", "mean speed, m/s", "in flight", "a foot in the air")
     for i, walker in enumerate(env.walkers):
@@ -192,8 +212,7 @@ def main() -> None:
         motion = q[100:, i :: len(env.walkers)][:, ~fell][..., env.robots().q_index[i]]
         shares = (f"{share:.2f}" for share in flight(walker, motion))
         common.row(name, f"{fell.sum()} of {fell.size}", f"{mean:.3f}", *shares)
-    plot_curves(folder / "curve.png", "one policy for three robots", [training.records])
-    picture(env, q, folder / "walkers.png")
+    print()
 
 
 if __name__ == "__main__":

@@ -1,14 +1,15 @@
-"""Learning of policies: SHAC, APG and PPO, on the environments of `jaxrbd.envs`.
+"""Learning of policies: SHAC, APG, PPO and imitation, on the environments of `jaxrbd.envs`.
 
-Each algorithm is one file that reads as its paper: `shac.py`, `apg.py`, `ppo.py`. A `Training` runs
-the updates of an algorithm, gives metrics, and writes checkpoints. The module needs optax:
-`pip install optax`. `import jaxrbd` does not import it.
+Each algorithm is one file that reads as its paper: `shac.py`, `apg.py`, `ppo.py`, `imitation.py`. A
+`Training` runs the updates of an algorithm, gives metrics, and writes checkpoints. The module needs
+optax: `pip install optax`. `import jaxrbd` does not import it.
 """
 
 from .apg import Apg, ApgState
 from .attention import AttentionNetwork, JointAttention
 from .checkpoint import load_checkpoint, read_description, save_checkpoint
 from .event_files import tensorboard_writer
+from .imitation import Imitation, ImitationState
 from .plain_policy import numpy_policy, policy_arrays
 from .policy_file import export_policy, policy_description
 from .ppo import Ppo, PpoState
@@ -20,6 +21,8 @@ __all__ = [
     # algorithms
     "Apg",
     "ApgState",
+    "Imitation",
+    "ImitationState",
     "Ppo",
     "PpoState",
     "Shac",

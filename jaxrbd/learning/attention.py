@@ -94,7 +94,7 @@ class JointAttention:
     - `parts`: the names and sizes of the parts of an observation, in their order, such as
       `env.interface(params).observation`;
     - `per_joint`: the names of the parts with one entry per joint, in the order of the actions. The
-      tokens of all joints start with the other parts, except `mask`;
+      tokens of all joints start with the other parts, which describe the whole robot;
     - `mask`: the name of the part that is 1 for joints that the robot has, and 0 for others, such
       as "has_joint" of `envs.PaddedWalk` (default: the robot has all joints). Before the first
       update, the mean of this part is not known, and all joints have weights;
@@ -145,7 +145,7 @@ class JointAttention:
         ends = np.cumsum([0, *(size for _, size in self.parts)])
         rows = {name: np.arange(i, i + n) for (name, n), i in zip(self.parts, ends)}
         each_joint = np.stack([rows.pop(name) for name in self.per_joint], axis=1)
-        mask = None if self.mask is None else rows.pop(self.mask)
+        mask = None if self.mask is None else rows[self.mask]
         return mask, each_joint, np.concatenate([*rows.values(), np.arange(0)])
 
     def __call__(

@@ -113,10 +113,15 @@ def load_training(
     `env`, `params`: as in `Training` (default: the environment of the task that the file names,
     with the settings that the file states, and its usual parameters).
     `load_training(path).policy()` is the policy. Raises SavedFileError as `Training.load` does, if
-    no `env` is given and the file names no task, and for a policy network other than a
-    `JointAttention`: then make the `Training` with this network, and call `Training.load`.
+    no `env` is given and the file names no task, and for an imitation or a policy network other
+    than a `JointAttention`: then make the `Training`, and call `Training.load`.
     """
     about = read_description(path)
+    if about.get("algorithm") == "imitation":
+        raise SavedFileError(
+            "it is of an imitation, which needs its teacher: make the Training, and call its load",
+            file=os.fspath(path),
+        )
     try:
         task, name, seed = str(about["task"]), str(about["algorithm"]), int(about["seed"])
         settings = {setting: _with_tuples(x) for setting, x in about["settings"].items()}

@@ -22,6 +22,7 @@ from ..model import arguments
 from ..sharding import with_auto_axes
 from .apg import Apg
 from .checkpoint import load_checkpoint, read_description, save_checkpoint
+from .imitation import Imitation
 from .ppo import Ppo
 from .shac import Shac
 
@@ -29,7 +30,7 @@ from .shac import Shac
 CHANGEABLE = ("updates", "last_rate", "last_noise")
 
 ALGORITHMS: dict[str, type] = {"shac": Shac, "apg": Apg, "ppo": Ppo}
-Algorithm = Shac | Apg | Ppo
+Algorithm = Shac | Apg | Ppo | Imitation
 
 
 class Record(NamedTuple):
@@ -75,7 +76,8 @@ class Evaluations:
 class Training:
     """A training of one algorithm in one environment, which can be saved and continued.
 
-    - `algorithm`: a `Shac`, `Apg` or `Ppo`; `env`: an `Env`; `seed`: of all random numbers;
+    - `algorithm`: a `Shac`, `Apg`, `Ppo` or `Imitation`; `env`: an `Env`; `seed`: of all random
+      numbers;
     - `params`: the parameters of the environment (default: `env.default_params()`), `params_axes`:
       the axes of `randomise`, if the environments have different parameters;
     - `task`: a name that the checkpoint stores;
@@ -208,7 +210,7 @@ class Training:
 
     @property
     def algorithm_name(self) -> str:
-        """The name of the algorithm: "shac", "apg" or "ppo"."""
+        """The name of the algorithm: "shac", "apg", "ppo" or "imitation"."""
         return type(self.algorithm).__name__.lower()
 
     def _evaluation(self, evaluation: Evaluations) -> Callable[[Any, Any], dict[str, Array]]:

@@ -1,0 +1,192 @@
+"""Imitation: a policy learns to act as another one, in the states that it reaches itself.
+
+The policy that learns, the student, can have another network than the teacher, or other
+observations. An update simulates n environments for h steps. In the first half of the training, the
+teacher controls some of the environments: each one with a probability that falls linearly from 1 to
+0. The student controls the others. Then the student is fitted to the actions that the teacher takes
+for all observations of the window, whoever controlled the environment. The loss is
+
+    L = mean over samples ( sum_j w_j (a_j - b_j)^2 / sum_j w_j ),
+
+with the actions a of the student and b of the teacher without noise, and weights w.
+
+Source: Ross, Gordon and Bagnell (2011), A reduction of imitation learning and structured prediction
+to no-regret online learning, algorithm 3.1 (DAgger). It fits the samples of all windows; here each
+fit uses those of the last window, and starts from the student of the window before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jaxtyping import Float, PRNGKeyArray
+
+from ..envs import State, Vectorized
+from ..envs.environment import Observation
+from ..errors import ArgumentError
+from ..model import arguments
+from . import networks
+from .networks import Policy, PolicyNetwork, act, new_policy, no_statistics, with_observations
+from .optimiser import Adam
+from .rollouts import Episodes, check_parts, no_episodes, roll, shuffled, start
+
+
+class ImitationState(NamedTuple):
+    """All that an update of the imitation changes; `updates`: the number of updates up to now."""
+
+    policy: Policy
+    optimiser: Any
+    statistics: networks.ObservationStatistics
+    states: State
+    episodes: Episodes
+    updates: Float[Array, ""]
+    key: PRNGKeyArray
+
+
+@dataclasses.dataclass(frozen=True)
+class Imitation:
+    """The settings of an imitation.
+
+    - `teacher`: a function from observations (..., m) to actions (..., k), such as the `policy()`
+      of a `Training`;
+    - `weights`: a function from observations to the weights (..., k) of the squared errors of the
+      actions, 0 or more (default: 1). For `envs.PaddedWalk`, the mask at the end of an observation
+      leaves out the joints that a robot does not have;
+    - `batch` n, `horizon` h: environments, and steps of a window;
+    - `hidden`, `policy_observation`, `policy_network`: as in `Ppo`, of the student;
+    - `rate`: the learning rate, which falls linearly to `last_rate` over all steps;
+    - `sweeps`, `parts`: as in `Ppo`;
+    - `log_std`: the logarithm of the standard deviation of the noise with which the student acts;
+    - `updates`: the number of updates of the whole training.
+    """
+
+    teacher: Callable[[Observation], Array]
+    weights: Callable[[Observation], Array] | None = None
+    batch: int = 64
+    horizon: int = 32
+    hidden: tuple[int, ...] = (64, 64)
+    rate: float = 2e-3
+    last_rate: float = 1e-5
+    sweeps: int = 2
+    parts: int = 4
+    log_std: float = -2.0
+    policy_observation: str | None = None
+    policy_network: PolicyNetwork | None = None
+    updates: int = 500
+
+    def __post_init__(self):
+        for name, function in (("teacher", self.teacher), ("weights", self.weights)):
+            if not callable(function) and not (name == "weights" and function is None):
+                raise ArgumentError(f"{name} is {function!r}, expected a function of observations")
+        arguments.require_counts(sweeps=self.sweeps, updates=self.updates)
+        check_parts(self.batch, self.horizon, "parts", self.parts)
+
+    @property
+    def update_steps(self) -> int:
+        """The number of steps of all environments in one update."""
+        return self.batch * self.horizon
+
+    def init(self, env: Vectorized, params: Any, key: PRNGKeyArray) -> ImitationState:
+        """The state before the first update.
+
+        Raises ArgumentError if the teacher has another number of actions than the environment.
+        """
+        key, policy_key, reset_key = jax.random.split(key, 3)
+        states, dtype = start(env, params, reset_key, self.batch), params.model.dtype
+        for name, function in (("teacher", self.teacher), ("weights", self.weights)):
+            shape = (self.batch, env.action_size)
+            if function is not None and function(states.observation).shape != shape:
+                raise ArgumentError(
+                    f"{name} gives an array of the shape {function(states.observation).shape} for "
+                    f"a batch of observations, expected {shape}"
+                )
+        size = networks.observation_size(
+            self.policy_observation, states.observation, "policy_observation"
+        )
+        sizes = size, *self.hidden, env.action_size
+        policy = new_policy(policy_key, sizes, dtype, self.log_std, self.policy_network)
+        return ImitationState(
+            policy=policy,
+            optimiser=self._adam().init(policy.mean),
+            statistics=no_statistics(states.observation),
+            states=states,
+            episodes=no_episodes(self.batch, dtype),
+            updates=jnp.zeros((), dtype),
+            key=key,
+        )
+
+    def update(
+        self, env: Vectorized, params: Any, state: ImitationState
+    ) -> tuple[ImitationState, dict[str, Float[Array, ""]]]:
+        """The state after one update, and its metrics; `loss` is L of the last part."""
+        key, noise_key, control_key, order_key = jax.random.split(state.key, 4)
+        dtype, k = state.policy.log_std.dtype, env.action_size
+        noise = jax.random.normal(noise_key, (self.horizon, self.batch, k), dtype)
+        # The share of the environments that the teacher controls.
+        share = jnp.maximum(1 - state.updates * (2 / self.updates), 0)
+        by_teacher = jax.random.uniform(control_key, (self.batch, 1), dtype) < share
+
+        def actions(observation: Observation, noise: Array) -> Array:
+            name = self.policy_observation
+            own = act(state.policy, state.statistics, observation, noise, name)
+            return jnp.where(by_teacher, self.teacher(observation), own)
+
+        states, window = roll(env, params, state.states, actions, noise)
+        seen = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), window.observation)
+        statistics = with_observations(state.statistics, window.observation)
+        wanted = lax.stop_gradient(self.teacher(seen))
+        weights = jnp.ones_like(wanted) if self.weights is None else self.weights(seen)
+
+        def step(carry: tuple, rows: Array) -> tuple[tuple, tuple[Array, Array]]:
+            mean, optimiser = carry
+
+            def loss(mean: Any) -> Array:
+                policy = state.policy._replace(mean=mean)
+                some = jax.tree.map(lambda x: x[rows], seen)
+                no_noise = jnp.zeros((len(rows), k), dtype)
+                found = act(policy, statistics, some, no_noise, self.policy_observation)
+                w, error = weights[rows], (found - wanted[rows]) ** 2
+                # A robot without weights has no error, and no NaN.
+                total = jnp.maximum(jnp.sum(w, axis=1), jnp.finfo(dtype).tiny)
+                return jnp.mean(jnp.sum(w * error, axis=1) / total)
+
+            error, gradient = jax.value_and_grad(loss)(mean)
+            found = self._adam().step(gradient, optimiser, mean)
+            return (found.params, found.state), (error, found.gradient_norm)
+
+        rows = shuffled(order_key, len(wanted), self.sweeps, self.parts)
+        (mean, optimiser), (errors, norms) = lax.scan(
+            step, (state.policy.mean, state.optimiser), rows
+        )
+        episodes = state.episodes.add(window)
+        metrics = {
+            "return": episodes.mean,
+            "reward": jnp.mean(window.reward),
+            "loss": errors[-1],
+            "gradient_norm": norms[-1],
+            "diverged": window.diverged_steps,
+        }
+        return ImitationState(
+            policy=state.policy._replace(mean=mean),
+            optimiser=optimiser,
+            statistics=statistics,
+            states=states,
+            episodes=episodes,
+            updates=state.updates + 1,
+            key=key,
+        ), metrics
+
+    def deterministic(
+        self, state: ImitationState, observation: Observation
+    ) -> Float[Array, "... k"]:
+        """The actions of the student without noise."""
+        noise = jnp.zeros_like(state.policy.log_std)
+        return act(state.policy, state.statistics, observation, noise, self.policy_observation)
+
+    def _adam(self) -> Adam:
+        return Adam(self.rate, self.last_rate, self.updates * self.sweeps * self.parts)
