@@ -22,7 +22,7 @@ PROGRAMS = {
     "sharp_bits.md": 10,
     "load.md": 4,
     "batch.md": 6,
-    "padded.md": 7,
+    "padded.md": 8,
     "identify.md": 6,
     "control.md": 4,
     "gpus.md": 3,

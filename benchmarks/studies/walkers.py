@@ -181,12 +181,12 @@ def main() -> None:
     print(env.robots())
     common.train(training, folder)
     print_test(env, training)
+    plot_curves(folder / "curve.png", "one policy for three robots", [training.records])
+    picture(env, motions(training)[0], folder / "walkers.png")
     if options.attention:
         training = imitation(env, training)
         common.train(training, folder / "attention")
         print_test(env, training)
-    plot_curves(folder / "curve.png", "one policy for three robots", [training.records])
-    picture(env, motions(training)[0], folder / "walkers.png")
 
 
 def imitation(env: envs.PaddedWalk, training: learning.Training) -> learning.Training:
@@ -197,6 +197,8 @@ def imitation(env: envs.PaddedWalk, training: learning.Training) -> learning.Tra
         weights=lambda observation: observation[..., -joints:],  # the joints that the robot has
         policy_network=learning.JointAttention(parts, mask="has_joint"),
         batch=training.algorithm.batch,
+        rate=3e-3,
+        log_std=-3.0,
     )
     return learning.Training(imitation, env, training.seed, training.params, training.params_axes)
 
