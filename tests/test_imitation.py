@@ -35,6 +35,12 @@ def program(algorithm, env=ENV):
     return params, state._replace(states=first), jax.jit(functools.partial(algorithm.update, batch))
 
 
+def after(state, updates):
+    """The state with the number of samples of so many updates."""
+    samples = jnp.asarray(float(updates * BATCH))
+    return state._replace(statistics=state.statistics._replace(samples=samples))
+
+
 def actions_of(params, before, after):
     """The actions of the points between two states."""
     return np.asarray(after.physics - (1 - params.friction) * before.physics)
@@ -46,11 +52,11 @@ def test_the_teacher_controls_a_share_that_falls_to_zero():
     for updates in (0, 2, 4, 7):
         by_teacher = 0
         for seed in range(40):
-            given = state._replace(updates=jnp.asarray(float(updates)), key=jax.random.key(seed))
+            given = after(state, updates)._replace(key=jax.random.key(seed))
             found, _ = update(params, given)
             action = actions_of(params, state.states, found.states)
             by_teacher += np.sum(np.abs(action - teacher(state.states.physics)) < 1e-12)
-            assert found.updates == updates + 1
+            assert found.statistics.samples == pytest.approx(BATCH * (updates + 1), abs=0.01)
         shares.append(by_teacher / (40 * BATCH))
     assert shares[0] == 1
     assert abs(shares[1] - 0.5) < 0.1
@@ -59,7 +65,7 @@ def test_the_teacher_controls_a_share_that_falls_to_zero():
 
 def test_the_student_acts_with_noise():
     params, state, update = program(SMALL)
-    given = state._replace(updates=jnp.asarray(4.0))
+    given = after(state, 4)
     keys = jax.random.split(jax.random.key(1), 200)
     found = jax.vmap(lambda key: update(params, given._replace(key=key))[0].states)(keys)
     gaussian = np.arctanh(actions_of(params, state.states, found))

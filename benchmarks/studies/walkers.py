@@ -180,19 +180,20 @@ def main() -> None:
     training = learning.Training(shac, env, options.seed, *parameters(env, shac.batch))
     print(env.robots())
     common.train(training, folder)
-    print_test(env, training)
+    found = motions(training)
+    print_test(env, *found)
     plot_curves(folder / "curve.png", "one policy for three robots", [training.records])
-    picture(env, motions(training)[0], folder / "walkers.png")
+    picture(env, found[0], folder / "walkers.png")
     if options.attention:
         training = imitation(env, training)
         common.train(training, folder / "attention")
-        print_test(env, training)
+        print_test(env, *motions(training))
 
 
 def imitation(env: envs.PaddedWalk, training: learning.Training) -> learning.Training:
     """The training of a policy with attention that acts as the policy of a training."""
     joints, parts = env.action_size, env.interface(env.default_params()).observation
-    imitation = learning.Imitation(
+    student = learning.Imitation(
         training.policy(),
         weights=lambda observation: observation[..., -joints:],  # the joints that the robot has
         policy_network=learning.JointAttention(parts, mask="has_joint"),
@@ -200,12 +201,11 @@ def imitation(env: envs.PaddedWalk, training: learning.Training) -> learning.Tra
         rate=3e-3,
         log_std=-3.0,
     )
-    return learning.Training(imitation, env, training.seed, training.params, training.params_axes)
+    return learning.Training(student, env, training.seed, training.params, training.params_axes)
 
 
-def print_test(env: envs.PaddedWalk, training: learning.Training) -> None:
-    """Print how the robots walk with the policy of a training."""
-    q, speed, failed = motions(training)
+def print_test(env: envs.PaddedWalk, q: np.ndarray, speed: np.ndarray, failed: np.ndarray) -> None:
+    """Print how the robots walk; the arrays are those of `motions`."""
     common.head("robot", "falls", "mean speed, m/s", "in flight", "a foot in the air")
     for i, walker in enumerate(env.walkers):
         fell = failed[-1, i :: len(env.walkers)]

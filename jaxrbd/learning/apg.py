@@ -32,10 +32,10 @@ from .networks import (
     Policy,
     PolicyNetwork,
     act,
-    entry,
     new_policy,
     no_statistics,
     observation_size,
+    progress,
     with_observations,
 )
 from .optimiser import Adam, with_limited_gradient
@@ -112,10 +112,8 @@ class Apg:
         """The state after one update, and its metrics."""
         key, noise_key = jax.random.split(state.key)
         shape = self.horizon, self.batch, env.action_size
-        progress = entry(self.policy_observation, state.statistics).samples / (
-            self.updates * self.update_steps
-        )
-        noise = draw_noise(noise_key, shape, state.policy.log_std.dtype, self.last_noise, progress)
+        completed = progress(self, state.statistics)
+        noise = draw_noise(noise_key, shape, state.policy.log_std.dtype, self.last_noise, completed)
 
         def loss(policy: Policy) -> tuple[Array, tuple[State, Window]]:
             return self.loss(env, params, policy, state, noise)

@@ -37,14 +37,13 @@ from .rollouts import Episodes, check_parts, no_episodes, roll, shuffled, start
 
 
 class ImitationState(NamedTuple):
-    """All that an update of the imitation changes; `updates`: the number of updates up to now."""
+    """All that an update of the imitation changes."""
 
     policy: Policy
     optimiser: Any
     statistics: networks.ObservationStatistics
     states: State
     episodes: Episodes
-    updates: Float[Array, ""]
     key: PRNGKeyArray
 
 
@@ -99,11 +98,13 @@ class Imitation:
         key, policy_key, reset_key = jax.random.split(key, 3)
         states, dtype = start(env, params, reset_key, self.batch), params.model.dtype
         for name, function in (("teacher", self.teacher), ("weights", self.weights)):
-            shape = (self.batch, env.action_size)
-            if function is not None and function(states.observation).shape != shape:
+            if function is None:
+                continue
+            shape, expected = function(states.observation).shape, (self.batch, env.action_size)
+            if shape != expected:
                 raise ArgumentError(
-                    f"{name} gives an array of the shape {function(states.observation).shape} for "
-                    f"a batch of observations, expected {shape}"
+                    f"{name} gives an array of the shape {shape} for a batch of observations, "
+                    f"expected {expected}"
                 )
         size = networks.observation_size(
             self.policy_observation, states.observation, "policy_observation"
@@ -116,7 +117,6 @@ class Imitation:
             statistics=no_statistics(states.observation),
             states=states,
             episodes=no_episodes(self.batch, dtype),
-            updates=jnp.zeros((), dtype),
             key=key,
         )
 
@@ -128,13 +128,13 @@ class Imitation:
         dtype, k = state.policy.log_std.dtype, env.action_size
         noise = jax.random.normal(noise_key, (self.horizon, self.batch, k), dtype)
         # The share of the environments that the teacher controls.
-        share = jnp.maximum(1 - state.updates * (2 / self.updates), 0)
+        share = jnp.maximum(1 - 2 * networks.progress(self, state.statistics), 0)
         by_teacher = jax.random.uniform(control_key, (self.batch, 1), dtype) < share
 
         def actions(observation: Observation, noise: Array) -> Array:
             name = self.policy_observation
-            own = act(state.policy, state.statistics, observation, noise, name)
-            return jnp.where(by_teacher, self.teacher(observation), own)
+            by_student = act(state.policy, state.statistics, observation, noise, name)
+            return jnp.where(by_teacher, self.teacher(observation), by_student)
 
         states, window = roll(env, params, state.states, actions, noise)
         seen = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), window.observation)
@@ -177,7 +177,6 @@ class Imitation:
             statistics=statistics,
             states=states,
             episodes=episodes,
-            updates=state.updates + 1,
             key=key,
         ), metrics
 

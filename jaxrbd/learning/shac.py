@@ -34,7 +34,7 @@ from ..envs import State, Vectorized
 from ..envs.environment import Observation
 from . import networks, rollouts
 from .mirror import better_side, check_mirror
-from .networks import Network, Policy, act, apply, entry, normalised, values
+from .networks import Network, Policy, act, apply, normalised, values
 from .optimiser import Adam
 from .rollouts import Episodes, Window, draw_noise, lambda_returns, no_episodes, roll, start
 
@@ -136,8 +136,7 @@ class Shac:
         """The state after one update, and its metrics."""
         key, noise_key, critic_key = jax.random.split(state.key, 3)
         shape = self.horizon, self.batch, env.action_size
-        samples = entry(self.policy_observation, state.statistics).samples
-        progress = samples / (self.updates * self.update_steps)
+        progress = networks.progress(self, state.statistics)
         noise = draw_noise(noise_key, shape, state.policy.log_std.dtype, self.last_noise, progress)
 
         def loss(policy: Policy) -> tuple[Array, tuple[State, Window]]:
