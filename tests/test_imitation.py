@@ -139,13 +139,23 @@ def test_a_student_learns_from_a_teacher_that_sees_more():
     np.testing.assert_allclose(found, np.tanh(0.5 - 2 * x), atol=0.05)
 
 
-def test_all_samples_are_fitted_in_each_sweep():
-    """Two sweeps of two parts are four steps of Adam."""
-    several = dataclasses.replace(SMALL, sweeps=2, parts=2)
+def test_all_samples_are_fitted_in_each_sweep_and_the_rate_falls_over_all_steps():
+    """Two sweeps of two parts are four steps of Adam, in each of eight updates."""
+    several = dataclasses.replace(SMALL, sweeps=2, parts=2, last_rate=0.0)
     params, state, update = program(several)
     found, _ = update(params, state)
     assert found.optimiser[1][0].count == 4
     assert found.statistics.samples == pytest.approx(BATCH, abs=0.01)
+
+    def change(steps):
+        """The largest change of the policy in an update after so many steps of Adam."""
+        counted = jax.tree.map(lambda x: x + steps if x.ndim == 0 else x, state.optimiser)
+        policy = update(params, state._replace(optimiser=counted))[0].policy
+        pairs = zip(jax.tree.leaves(policy), jax.tree.leaves(state.policy))
+        return max(jnp.max(jnp.abs(x - y)) for x, y in pairs)
+
+    assert change(31) > 0
+    assert change(32) == 0
 
 
 def test_a_training_continues_bit_for_bit(tmp_path):

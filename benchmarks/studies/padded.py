@@ -4,13 +4,14 @@
 
 The robots are the URDF files of example-robot-data, on free-flyers, or the MJCF files of folders:
 
-    python -m benchmarks.studies.padded FOLDER... --contacts 100
+    python -m benchmarks.studies.padded FOLDER... --contacts 1000
 
 `padded.alike` sorts them into batches. For each batch the study prints the time of the padded
 program over the sum of the times of the programs of the robots, for the same states; the largest
 difference of the results, relative to the largest entry of a result or to 1; and the seconds of
-compilation. The gradients are those of a weighted sum of all accelerations. Robots with at most
-`--contacts` contacts, and with grounds and friction of one kind, make contact steps together.
+compilation. The gradients are those of a weighted sum of all accelerations. Robots of a
+batch that have at most `--contacts` contacts, and grounds and friction of one kind, make contact
+steps together.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ def step(model, scene, q, v, u):
 
 def main() -> None:
     """Print one row per batch."""
-    options = common.options(__doc__, "folder", padding=0.2, states=16, batches=0, contacts=100)
+    options = common.options(__doc__, "folder", padding=0.2, states=16, batches=0, contacts=1000)
     common.start()
     given = robots(options.folder)
     batches = [b for b in padded.alike([r.model for r in given], options.padding) if len(b) > 1]
@@ -141,18 +142,12 @@ def main() -> None:
         parts = [(model, *states(model, options.states)) for model in models]
         found = [compare(job, together, parts) for job in JOBS.values()]
         _print([given[i].name for i in batch] if options.folder else len(batch), together, found)
-    scenes = [(i, given[i].scene) for i in range(len(given)) if given[i].scene is not None]
-    kinds: dict = {}
-    for i, scene in scenes:
-        if scene.size <= options.contacts:
-            shapes = [np.shape(x) for x in jax.tree.leaves(scene.ground)]
-            kind = str((jax.tree.structure((scene.ground, scene.material)), shapes))
-            kinds.setdefault(kind, []).append(i)
-    if not kinds:
+    with_contacts = [kind for batch in batches for kind in kinds(given, batch, options.contacts)]
+    if not with_contacts:
         return
     print()
     common.head("robots", "bodies", "mean", "contact step", "difference", "compile s", "of each, s")
-    for batch in kinds.values():
+    for batch in with_contacts:
         models = [given[i].model for i in batch]
         unpadded = [given[i].scene for i in batch]
         together = padded.pad(models)
@@ -162,6 +157,18 @@ def main() -> None:
             step, together, parts, ((contacts.scene,), [(scene,) for scene in unpadded])
         )
         _print([given[i].name for i in batch], together, [found])
+
+
+def kinds(given: list[Robot], batch, contacts: int) -> list[list[int]]:
+    """The robots of a batch that make contact steps together, as lists of two or more."""
+    found: dict[str, list[int]] = {}
+    for i in batch:
+        scene = given[i].scene
+        if scene is not None and scene.size <= contacts:
+            shapes = [np.shape(x) for x in jax.tree.leaves(scene.ground)]
+            kind = str((jax.tree.structure((scene.ground, scene.material)), shapes))
+            found.setdefault(kind, []).append(i)
+    return [kind for kind in found.values() if len(kind) > 1]
 
 
 def _print(name, together: padded.PaddedRobots, found: list[Comparison]) -> None:

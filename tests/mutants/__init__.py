@@ -8,11 +8,13 @@ one at a time in a copy of the working tree and runs their tests there: see READ
 from __future__ import annotations
 
 import ast
+import compileall
 import contextlib
 import dataclasses
 import importlib.util
 import os
 import pathlib
+import py_compile
 import queue
 import re
 import shlex
@@ -166,6 +168,14 @@ def copied(root: pathlib.Path) -> Iterator[pathlib.Path]:
             if source.is_file():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, target)
+        # Bytecode that is valid as long as the hash of its source is: of a file with a fault it is
+        # not used.
+        for part in ("jaxrbd", "tests", "benchmarks"):
+            compileall.compile_dir(
+                pathlib.Path(folder) / part,
+                quiet=1,
+                invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH,
+            )
         yield pathlib.Path(folder)
 
 
@@ -173,7 +183,7 @@ def environment(root: pathlib.Path, copy: pathlib.Path) -> dict[str, str]:
     """The environment of the tests in a copy: its own modules, and the tree's compile cache.
 
     Sharing the cache is safe: its keys are made from the programs, so that a faulty program never
-    stands in for a right one. No bytecode is kept, because a fault that is planted and removed
+    stands in for a right one. No bytecode is written, because a fault that is planted and removed
     within a second may leave the time and the size of a file as they were.
     """
     kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
