@@ -234,8 +234,8 @@ REFUSED = {
         "names": ("motor",),
     },
     "joint 'a' has forces from -2.0 to 3.0, expected the same": {
-        "joints": ("d", "d", "a"),
-        "joint_force_range": [[-1, 1], [-2, 3]],
+        "joints": ("d", "d", "a", "b"),
+        "joint_force_range": [[-1, 1], [-2, 3], [-1, 1]],
     },
     "the stiffness of joint 'a' is -1": {"bias": [[0, 1.0, 0]]},
     "the damping of joint 'a' is -1": {"bias": [[0, 0, 1.0]]},

@@ -237,7 +237,6 @@ def test_derivatives_of_the_dynamics_are_the_automatic_ones(robot):
             close(found, expected, 1e-11)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("inverse", [True, False], ids=["rnea", "forward_dynamics"])
 @pytest.mark.parametrize(
     "robot", [pytest.param("connected", marks=pytest.mark.slow), "coupled"], indirect=True

@@ -152,7 +152,6 @@ def metrics(tmp_path):
     return [json.loads(x) for x in (tmp_path / "here" / "metrics.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.slow
 def test_the_command_says_why_it_ended_and_continues_without_the_return(command, tmp_path, capsys):
     words = [*command, "--evaluation-episodes", "3"]
     assert cli.main([*words, "--stop-at", "-1000"]) == 0

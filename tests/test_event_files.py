@@ -104,7 +104,6 @@ def small_task(monkeypatch, tmp_path):
     return ["train", "cart-pole", "--no-plot", "--out", "here"]
 
 
-@pytest.mark.slow
 def test_the_command_reports_to_a_function_and_to_tensorboard(small_task, tmp_path):
     """The same records for both, in the order of the updates; a module of the current folder."""
     pytest.importorskip("tensorboardX")

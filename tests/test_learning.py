@@ -736,7 +736,6 @@ def test_a_training_continues_bit_for_bit(name, tmp_path):
     assert not same(start.key, other.state.key)
 
 
-@pytest.mark.slow
 def test_a_training_continues_with_more_updates_and_other_ends_of_its_schedules(tmp_path):
     short = learning.Training(dataclasses.replace(SMALL["apg"], updates=2), ENV, seed=2)
     list(short.run(tmp_path / "file"))
@@ -1238,7 +1237,6 @@ def train(out, *more):
     return cli.main(["train", "cart-pole", "--seed", "3", "--no-plot", "--out", str(out), *more])
 
 
-@pytest.mark.slow
 def test_an_interrupted_training_continues_to_the_same_files(
     small_task, signals, tmp_path, capsys, monkeypatch
 ):

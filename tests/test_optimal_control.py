@@ -420,7 +420,6 @@ def test_the_automatic_rollout_starts_again_from_the_guess():
     assert defects[-1] < 1e-12
 
 
-@pytest.mark.slow
 def test_the_automatic_rollout_continues_with_feedback(monkeypatch):
     """After the default number of linear steps, which is three here."""
     problem, x0, goal, us = pendulum.__wrapped__()

@@ -689,7 +689,6 @@ def test_the_range_of_a_ball_joint_limits_its_angle():
         assert float(impulse) > 0
 
 
-@pytest.mark.slow
 def test_the_angle_zero_has_finite_derivatives():
     model, q = CONE.model, CONE.q0
 

@@ -20,6 +20,7 @@ from .legged import LeggedParams, LeggedPhysics
 from .mjcf import MjcfWalk
 from .mjcf_task import MjcfParams, MjcfPhysics, MjcfTask, tolerance
 from .motion import Motion
+from .observations import Asymmetric, History, HistoryPhysics
 from .padded_walk import PaddedWalk
 from .quadruped import QuadrupedJoystick, QuadrupedStand, QuadrupedTrot
 from .randomisation import Randomised, Scale, Shift, Uniform, randomise, stack_models
@@ -75,6 +76,10 @@ __all__ = [
     # tasks of Gymnasium
     "GYMNASIUM_TASKS",
     "gymnasium_task",
+    # environments with other observations
+    "Asymmetric",
+    "History",
+    "HistoryPhysics",
     # reward terms
     "tolerance",
 ]

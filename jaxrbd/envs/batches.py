@@ -14,36 +14,11 @@ from jax.typing import ArrayLike
 
 from ..errors import ArgumentError
 from ..sharding import over_devices
-from .environment import Env, Params, State, typed_keys, where
-
-
-class _Wrapper:
-    """An object with the attributes of the environment that it contains."""
-
-    env: Any
-
-    @property
-    def episode_steps(self) -> int:
-        """The number of steps after which an episode is truncated."""
-        return self.env.episode_steps
-
-    @property
-    def action_size(self) -> int:
-        """The number of entries of the action of one environment."""
-        return self.env.action_size
-
-    @property
-    def time_step(self) -> float:
-        """The duration of a step in s."""
-        return self.env.time_step
-
-    def default_params(self) -> Params:
-        """The usual parameters of one environment."""
-        return self.env.default_params()
+from .environment import Env, Params, State, Wrapper, typed_keys, where
 
 
 @dataclasses.dataclass(frozen=True)
-class _Resetting(_Wrapper):
+class _Resetting(Wrapper):
     """An environment whose steps also compute the start of a new episode."""
 
     env: Env
@@ -90,7 +65,7 @@ class ResetNextStep(_Resetting):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Vectorized(_Wrapper):
+class Vectorized(Wrapper):
     """A batch of n environments of one kind; `vectorize` returns it.
 
     `reset` and `step` are `jax.vmap` of the methods of the environment. All arrays of a state have

@@ -244,6 +244,36 @@ class Env(abc.ABC):
         return {name: params.weights[name] * term for name, term in terms.items()}
 
 
+class Wrapper:
+    """An object with the attributes of the environment that it contains."""
+
+    env: Any
+
+    @property
+    def episode_steps(self) -> int:
+        """The number of steps after which an episode is truncated."""
+        return self.env.episode_steps
+
+    @property
+    def action_size(self) -> int:
+        """The number of entries of the action of one environment."""
+        return self.env.action_size
+
+    @property
+    def time_step(self) -> float:
+        """The duration of a step in s."""
+        return self.env.time_step
+
+    def default_params(self) -> Params:
+        """The usual parameters of one environment."""
+        return self.env.default_params()
+
+
+def name_and_settings(env: Env) -> dict[str, Any]:
+    """What a file states of an environment: the name of its class, and `Env.settings`."""
+    return {"name": type(env).__name__, "settings": env.settings()}
+
+
 def plain_setting(x: Any) -> Any:
     """A static setting as a value of JSON; see `Env.settings`."""
     if isinstance(x, tuple | list):

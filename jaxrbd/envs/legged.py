@@ -20,6 +20,7 @@ from ..contact import Scene, Servo, contact_points, contact_step, inverse_inerti
 from ..model import Model
 from ..passive import PassiveForces
 from ..sensors import Noise, projected_gravity
+from ..so3 import quaternion_conjugate, quaternion_normalize, quaternion_rotate
 from ..tendons import Tendons
 from .environment import Env, Interface, Parameter, pose_by_joint, sizes, substeps, uniform
 from .gait import GRAVITY, GaitPostures
@@ -55,7 +56,10 @@ class LeggedParams(NamedTuple):
       constraints between links, by default none;
     - `phases` (k,): the phase of each sphere, only for `PaddedWalk`, whose robots differ in it;
     - `postures`: the `GaitPostures` of a robot that follows the joint positions of a gait, else
-      None.
+      None;
+    - `pushes` (2,): random pushes, else None. The first entry is a velocity in m/s, and the second
+      one the mean time between two pushes in s, at least 0.02 s. A push adds a horizontal velocity
+      to the base, whose components along x and y of the world are uniform within +- `pushes[0]`.
     """
 
     model: Model
@@ -76,6 +80,7 @@ class LeggedParams(NamedTuple):
     constraints: tuple[Constraint, ...] = ()
     phases: Parameter | None = None
     postures: GaitPostures | None = None
+    pushes: Parameter | None = None
 
 
 class LeggedPhysics(NamedTuple):
@@ -276,6 +281,8 @@ class LeggedEnv(Env):
         """The physical state after `TIME_STEP`, with the action as a change of `center`."""
         model, scene, dt = params.model, params.scene, TIME_STEP / SUBSTEPS
         time = physics.time + TIME_STEP
+        if params.pushes is not None:
+            physics = physics._replace(v=_pushed(params.pushes, physics.q, physics.v, key))
         aim = self.center(params, time, physics.command) + params.stroke * action
 
         def step(physics: LeggedPhysics) -> LeggedPhysics:
@@ -376,3 +383,15 @@ class LeggedEnv(Env):
         height = physics.q[2] - ground.elevation(physics.q[:2])
         down = -projected_gravity(params.model, physics.q, self.base)[2]
         return (height < params.low) | (down < jnp.cos(params.tilt))
+
+
+def _pushed(
+    pushes: Float[Array, "2"], q: Float[Array, " nq"], v: Float[Array, " nv"], key: PRNGKeyArray
+) -> Float[Array, " nv"]:
+    """The velocity after a random push, or without one; see `LeggedParams.pushes`."""
+    speed_key, time_key = jax.random.split(key)
+    speed, interval = pushes
+    happens = jax.random.uniform(time_key, (), v.dtype) * interval < TIME_STEP
+    change = jnp.where(happens, uniform(speed_key, speed * jnp.array([1, 1, 0], v.dtype)), 0)
+    back = quaternion_conjugate(quaternion_normalize(q[3:7]))
+    return v.at[:3].add(quaternion_rotate(back, change))

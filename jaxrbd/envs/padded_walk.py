@@ -15,6 +15,7 @@ from ..contact import inverse_inertias
 from ..errors import ArgumentError
 from ..model import arguments
 from ..padded import PaddedRobots, acting_contacts, pad, pad_scenes
+from .environment import name_and_settings
 from .legged import LeggedEnv, LeggedParams, gait_errors
 from .randomisation import Randomised
 
@@ -82,10 +83,7 @@ class PaddedWalk(LeggedEnv):
 
     def settings(self):
         """The static settings, with those of the environment of each robot."""
-        walkers = [
-            {"name": type(walker).__name__, "settings": walker.settings()}
-            for walker in self.walkers
-        ]
+        walkers = [name_and_settings(walker) for walker in self.walkers]
         return super().settings() | {"walkers": walkers}
 
     def _acting(self, params):
@@ -168,7 +166,7 @@ def _check(params: LeggedParams, first: LeggedParams) -> None:
             f"the robot {name!r} has the reward terms {sorted(params.weights)}, expected "
             f"{sorted(first.weights)} as the first robot"
         )
-    for field in ("delay", "noise", "start", "command", "gait"):
+    for field in ("delay", "noise", "start", "command", "gait", "pushes"):
         shapes = [jax.tree.map(np.shape, getattr(x, field)) for x in (params, first)]
         if shapes[0] != shapes[1]:
             raise ArgumentError(

@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import __version__
 from ..envs import Env
-from ..envs.environment import Interface
+from ..envs.environment import Interface, name_and_settings
 from ..errors import ArgumentError, installation
 from ..io._sealed import replace_file
 from .networks import entry, policy_layers
@@ -79,7 +79,7 @@ def policy_description(training: Training, params: Any = None) -> dict[str, Any]
     _check_sizes(env, found, parts, size, count)
     return {
         "task": training.task,
-        "environment": {"name": type(env).__name__, "settings": env.settings()},
+        "environment": name_and_settings(env),
         "algorithm": training.algorithm_name,
         "updates": len(training.records),
         "time_step": env.time_step,

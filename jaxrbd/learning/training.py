@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 from jaxtyping import Float
 
 from ..envs import AutoReset, Env, State, auto_reset, vectorize
-from ..envs.environment import Observation, plain_setting
+from ..envs.environment import Observation, name_and_settings, plain_setting
 from ..errors import ArgumentError, SavedFileError, TrainingError
 from ..model import arguments
 from ..sharding import with_auto_axes
@@ -269,7 +269,7 @@ class Training:
             "algorithm": self.algorithm_name,
             "settings": _settings(self.algorithm),
             "seed": self.seed,
-            "environment": {"name": type(env).__name__, "settings": env.settings()},
+            "environment": name_and_settings(env),
         }
 
 

@@ -1,0 +1,194 @@
+"""Environments with other observations than the environment that they contain.
+
+A robot measures less than a simulation knows. For example, most robots with legs cannot measure the
+velocity of their base. `Asymmetric` hides such values from the policy, and shows them to the critic
+of the training, which does not run on the robot. `History` lets a policy see its last observations,
+from which it can estimate what it does not measure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float
+
+from ..errors import ArgumentError
+from ..model import arguments
+from .environment import Env, Parts, Physics, Wrapper, name_and_settings
+
+POLICY_ENTRY, CRITIC_ENTRY = "state", "privileged_state"
+
+
+class _OtherObservations(Wrapper, Env):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """An environment with the physics and the rewards of the environment `env`."""
+
+    env: Env
+
+    def initial(self, params, key):
+        return self.env.initial(params, key)
+
+    def advance(self, params, physics, action, key):
+        return self.env.advance(params, physics, action, key)
+
+    def terms(self, params, before, action, after):
+        return self.env.terms(params, before, action, after)
+
+    def failed(self, params, physics):
+        return self.env.failed(params, physics)
+
+    def configuration(self, physics):
+        return self.env.configuration(physics)
+
+    def settings(self):
+        """The static settings, with those of the environment `env`."""
+        return super().settings() | {"env": name_and_settings(self.env)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Asymmetric(_OtherObservations):
+    """An environment whose policy observes less than its critic.
+
+    - `env`: the environment, whose observations are arrays;
+    - `hidden`: the names of the parts of its observation that the policy does not get, as in
+      `Interface.observation`, such as "linear_velocity" of a robot with legs;
+    - observation: a dict. "state" has the observation of `env` without these parts, and
+      "privileged_state" has all of it. With `policy_observation="state"` and
+      `critic_observation="privileged_state"`, a training algorithm uses them;
+    - physics, parameters, actions and rewards: those of `env`.
+
+    Raises ArgumentError for an environment that does not state the parts of its observation, for an
+    unknown part, and if all parts are hidden.
+    """
+
+    env: Env
+    hidden: tuple[str, ...]
+    parts: Parts = dataclasses.field(init=False, repr=False)
+
+    def __post_init__(self):
+        _check_env(self.env)
+        parts = self.env.interface(self.env.default_params()).observation
+        if not isinstance(parts, tuple):
+            raise ArgumentError(
+                f"the interface of {type(self.env).__name__} states no parts of its observation, "
+                "expected their names and sizes"
+            )
+        hidden = (self.hidden,) if isinstance(self.hidden, str) else tuple(self.hidden)
+        names = [name for name, _ in parts]
+        for name in hidden:
+            if name not in names:
+                raise ArgumentError(f"hidden has {name!r}, expected some of {', '.join(names)}")
+        if set(names) <= set(hidden):
+            raise ArgumentError("hidden has all parts of the observation, expected fewer")
+        object.__setattr__(self, "hidden", hidden)
+        object.__setattr__(self, "parts", parts)
+
+    def observe(self, params, physics, key):
+        observation = self.env.observe(params, physics, key)
+        shown = np.concatenate([np.full(n, name not in self.hidden) for name, n in self.parts])
+        return {POLICY_ENTRY: observation[np.flatnonzero(shown)], CRITIC_ENTRY: observation}
+
+    def interface(self, params):
+        shown = tuple(part for part in self.parts if part[0] not in self.hidden)
+        observation = {POLICY_ENTRY: shown, CRITIC_ENTRY: self.parts}
+        return self.env.interface(params)._replace(observation=observation)
+
+    def settings(self):
+        found = super().settings()
+        del found["parts"]  # of the environment
+        return found
+
+
+class HistoryPhysics(NamedTuple):
+    """The physical state of an environment with a history.
+
+    - `physics`: the physical state of the environment that it contains;
+    - `past` (length, m): the last observations, the newest one first.
+    """
+
+    physics: Physics
+    past: Float[Array, "length m"]
+
+
+@dataclasses.dataclass(frozen=True)
+class History(_OtherObservations):
+    """An environment whose observation has its last observations.
+
+    - `env`: the environment;
+    - `length`: the number of observations, with the newest one;
+    - `entry`: if the observations of `env` are dicts, the entry that gets the history. The other
+      entries stay as they are;
+    - observation (length m,): the observations (m,) one after another, the newest one first. At the
+      start of an episode, all are the first one. `interface` calls the part "x" of the observation
+      k steps before "x[-k]";
+    - physics: a `HistoryPhysics`; parameters, actions and rewards: those of `env`.
+
+    The noise of an observation does not change while it is in the history. Raises ArgumentError for
+    a length below 1, and for an entry that the observations do not have.
+    """
+
+    env: Env
+    length: int
+    entry: str | None = None
+
+    def __post_init__(self):
+        _check_env(self.env)
+        arguments.require_counts(length=self.length)
+        params = self.env.default_params()
+        self._newest(jax.eval_shape(self.env.reset, params, jax.random.key(0)).observation)
+
+    def _newest(self, observation):
+        """The part of an observation of `env` that gets the history."""
+        if self.entry is None and not isinstance(observation, dict):
+            return observation
+        if isinstance(observation, dict) and self.entry in observation:
+            return observation[self.entry]
+        expected = ", ".join(sorted(observation)) if isinstance(observation, dict) else "None"
+        raise ArgumentError(f"entry is {self.entry!r}, expected {expected}")
+
+    def initial(self, params, key):
+        key, sensor_key = jax.random.split(key)
+        physics = self.env.initial(params, key)
+        first = self._newest(self.env.observe(params, physics, sensor_key))
+        return HistoryPhysics(physics, jnp.broadcast_to(first, (self.length, *first.shape)))
+
+    def advance(self, params, physics, action, key):
+        key, sensor_key = jax.random.split(key)
+        after = self.env.advance(params, physics.physics, action, key)
+        newest = self._newest(self.env.observe(params, after, sensor_key))
+        return HistoryPhysics(after, jnp.concatenate([newest[None], physics.past[:-1]]))
+
+    def observe(self, params, physics, key):
+        past = physics.past.ravel()
+        if self.entry is None:
+            return past
+        return {**self.env.observe(params, physics.physics, key), self.entry: past}
+
+    def terms(self, params, before, action, after):
+        return self.env.terms(params, before.physics, action, after.physics)
+
+    def failed(self, params, physics):
+        return self.env.failed(params, physics.physics)
+
+    def configuration(self, physics):
+        return self.env.configuration(physics.physics)
+
+    def interface(self, params):
+        found = self.env.interface(params)
+        if found.observation is None:
+            return found
+        names = ["{}", *(f"{{}}[-{k}]" for k in range(1, self.length))]
+        newest = self._newest(found.observation)
+        parts = tuple((past.format(name), n) for past in names for name, n in newest)
+        if isinstance(found.observation, dict) and self.entry is not None:
+            parts = {**found.observation, self.entry: parts}
+        return found._replace(observation=parts)
+
+
+def _check_env(env: Env) -> None:
+    if not isinstance(env, Env):
+        raise ArgumentError(f"env is {type(env).__name__!r}, expected an Env without auto_reset")
