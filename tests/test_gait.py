@@ -11,11 +11,14 @@ import jaxrbd
 from jaxrbd import envs
 from jaxrbd.envs import legged
 from jaxrbd.errors import ArgumentError
+from jaxrbd.joints import FreeFlyer, Revolute
+from jaxrbd.model import JointSpec, Link, link_inertia, placement_matrix
 
 PERIOD, HEIGHT = 0.7, 0.08
 GAIT = jnp.array([PERIOD, HEIGHT])
 # Two feet, 0.1 m to both sides and 0.8 m below the base. The first one swings first.
 PLACES = np.array([[0.05, 0.1, -0.8], [0.05, -0.1, -0.8]])
+TURNING = np.array([1.0, 0, 0, -2, 3])
 LOW, HIGH = np.array([-0.4, -0.2, -0.1]), np.array([0.4, 0.2, 0.3])
 
 
@@ -24,7 +27,8 @@ def affine_postures(weight) -> envs.GaitPostures:
     axes = [np.linspace(a, b, n) for a, b, n in zip(LOW, HIGH, (5, 3, 4))]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
     legs = np.array([[1.0, 1, 0, 0, 0], [0, 0, 1, 1, 0]])
-    return envs.GaitPostures(grid @ weight, LOW, HIGH, legs, PLACES, np.array([0.0, 0.5]))
+    phases = np.array([0.0, 0.5])
+    return envs.GaitPostures(grid @ weight, LOW, HIGH, legs, PLACES, phases, TURNING)
 
 
 WEIGHT = np.random.default_rng(0).normal(size=(3, 5))
@@ -62,6 +66,25 @@ def test_turning_moves_each_foot_with_the_velocity_of_its_place():
     start, end = (displacements(GAIT, t, command)[0] for t in (PERIOD / 2 + h, PERIOD - h))
     velocity = np.array([-0.3 - 0.5 * y, 0.2 + 0.5 * x, 0])
     np.testing.assert_allclose(end - start, -velocity * PERIOD / 2, atol=1e-5)
+
+
+def test_standing_feet_do_not_turn_on_the_ground():
+    """With the base that turns evenly, and one step of turning ahead after the swing."""
+    command, rate = jnp.array([0.3, 0.1, 0.5]), 0.5
+    stand, swing = np.linspace(0.351, 0.699, 7), np.linspace(0.001, 0.349, 7)
+
+    def heading(t):
+        return POSTURES.turns(GAIT, t, command)[0] + rate * t
+
+    standing = np.array([heading(t) for t in stand])
+    np.testing.assert_allclose(standing, standing[0], atol=1e-12)
+    swinging = np.array([heading(t) for t in swing])
+    assert np.all(np.diff(swinging) > 0)
+    np.testing.assert_allclose(swinging[-1], standing[0], atol=1e-3)
+    # Between two stands, the foot turns with the base: by the rate times the period.
+    np.testing.assert_allclose(swinging[-1] - swinging[0], rate * PERIOD, atol=2e-3)
+    # In the middle of the stand, the foot has the direction of the base.
+    assert POSTURES.turns(GAIT, 0.75 * PERIOD, command)[0] == pytest.approx(0, abs=1e-12)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -102,10 +125,10 @@ def test_swinging_feet_move_two_steps_and_rise_to_the_height_of_a_step():
 def test_positions_between_the_grid_are_linear_and_belong_to_the_leg():
     home, command = jnp.arange(5.0), jnp.array([0.5, 0.1, 0.2])
     for time in (0.05, 0.2, 0.5):
-        feet = displacements(GAIT, time, command)
-        expected = np.append(
-            np.concatenate([feet[0] @ WEIGHT[:, :2], feet[1] @ WEIGHT[:, 2:4]]), home[4]
-        )
+        feet, turns = displacements(GAIT, time, command), POSTURES.turns(GAIT, time, command)
+        first = feet[0] @ WEIGHT[:, :2] + turns[0] * TURNING[:2]
+        second = feet[1] @ WEIGHT[:, 2:4] + turns[1] * TURNING[2:4]
+        expected = np.concatenate([first, second, home[4:]])
         found = joint_positions(GAIT, time, command, home)
         np.testing.assert_allclose(found, expected, atol=1e-9)
         again = joint_positions(GAIT, time + 3 * PERIOD, command, home)
@@ -317,20 +340,53 @@ def test_padded_robots_follow_no_gait(walk):
         envs.PaddedWalk((walk,))
 
 
+def test_a_leg_of_six_joints_holds_and_turns_its_foot():
+    names = [None, "trunk", *(f"link{i}" for i in range(6))]
+    kinds = [FreeFlyer(), *(Revolute(axis) for axis in np.eye(3)[[2, 0, 1, 1, 1, 0]])]
+    heights = [0, 0, 0, 0, -0.3, -0.3, 0]
+    links = [Link(name, link_inertia(1.0, (0, 0, 0), np.eye(3))) for name in names[1:]]
+    joints = [
+        JointSpec(f"joint{i}", kind, names[i], names[i + 1], placement_matrix((0, 0, height)))
+        for i, (kind, height) in enumerate(zip(kinds, heights))
+    ]
+    model = jaxrbd.build_model(links, joints)
+    home = jaxrbd.neutral(model).at[9:12].set([-0.5, 1.0, -0.5])
+    found = envs.gait_postures(model, home, ["link5"], [0.0])
+
+    def foot(positions):
+        return jaxrbd.frame_placement(model, home.at[7:].set(positions), "link5")
+
+    rest = foot(home[7:])
+    turned = foot(home[7:] + 0.1 * found.turning)
+    np.testing.assert_allclose(turned.p, rest.p, atol=1e-4)
+    np.testing.assert_allclose(turned.R, jaxrbd.so3.exp(jnp.array([0, 0, 0.1])) @ rest.R, atol=1e-4)
+    moved = foot(found.positions[5, 3, 2])
+    shares = np.array([5 / 8, 3 / 4, 2 / 5])  # of the grid, whose size is 9 x 5 x 6
+    step = found.low + (found.high - found.low) * shares
+    np.testing.assert_allclose(moved.p - rest.p, step, atol=1e-5)
+    np.testing.assert_allclose(moved.R, rest.R, atol=1e-5)
+
+
+def test_legs_of_three_joints_do_not_turn_their_feet(params):
+    np.testing.assert_array_equal(params.postures.turning, 0)
+
+
 @pytest.mark.slow
 def test_the_humanoid_walks_on_the_spot_of_its_command(key):
     """The soles keep their orientation, and the robot has the gait of the environment."""
     env = envs.HumanoidWalk()
     params = env.default_params()
-    model, home, command = params.model, params.home, jnp.array([0.6, 0.0, 0.0])
+    model, home, command = params.model, params.home, jnp.array([0.6, 0.0, 0.5])
     soles = [name for name in model.frame_names if name.endswith("_sole")]
     for time in np.linspace(0, 0.65, 6):
         q = home.at[7:].set(env.center(params, time, command))
         wanted = params.postures.displacements(params.gait, time, command)
-        for sole, displacement in zip(soles, wanted):
+        turns = params.postures.turns(params.gait, time, command)
+        for sole, displacement, turn in zip(soles, wanted, turns):
             at, rest = (jaxrbd.frame_placement(model, x, sole) for x in (q, home))
             np.testing.assert_allclose(at.p - rest.p, displacement, atol=0.012)
-            np.testing.assert_allclose(at.R, rest.R, atol=0.05)
+            turned = jaxrbd.so3.exp(jnp.array([0, 0, turn]))
+            np.testing.assert_allclose(at.R, turned @ rest.R, atol=0.05)
     state = env.reset(params, key)
     assert state.observation.shape == (101,)
     after = env.step(params, state, jnp.zeros(29))

@@ -172,18 +172,20 @@ def train(training, folder: pathlib.Path) -> None:
 def walk(batch, params, policy, start, steps: int):
     """What robots with legs do from the states `start` (n), by a policy without noise.
 
-    Returns q (steps, n, nq), the forward velocities of the base (steps, n), and whether an episode
-    has failed in this step or before (steps, n).
+    Returns q (steps, n, nq); the forward velocities, the velocities to the left and the turning
+    rates of the base (steps, n, 3); and whether an episode has failed in this step or before
+    (steps, n).
     """
     import jax
     import numpy as np
 
     def step(state, _):
         after = batch.step(params, state, policy(state.observation))
-        return after, (after.physics.q, after.physics.v[:, 0], after.terminated)
+        velocity = after.physics.v[:, np.array([0, 1, 5])]
+        return after, (after.physics.q, velocity, after.terminated)
 
-    _, (q, speed, failed) = jax.jit(lambda x: jax.lax.scan(step, x, length=steps))(start)
-    return np.asarray(q), np.asarray(speed), np.cumsum(failed, axis=0) > 0
+    _, (q, velocity, failed) = jax.jit(lambda x: jax.lax.scan(step, x, length=steps))(start)
+    return np.asarray(q), np.asarray(velocity), np.cumsum(failed, axis=0) > 0
 
 
 def random_configurations(model, count: int):

@@ -6,11 +6,12 @@
 The robot is the MJCF file `g1_mjx_feetonly.xml` of MuJoCo Playground, without its meshes. Its
 position actuators get the gains below, without control ranges. In the training, each foot touches
 the ground at the four lower corners of its box, and the robot does not touch itself. SHAC trains
-with `MjcfWalk(follows_gait=True)`, episodes of 2 s and random forward commands up to 0.8 m/s.
+with `MjcfWalk(follows_gait=True)`, episodes of 2 s and random commands: up to 0.8 m/s forward,
+0.2 m/s sideways and 0.5 rad/s.
 
-The first test has 64 episodes of 20 s with random commands: falls, and the error of the mean
-velocity after 2 s. In the second test, MuJoCo simulates the robot with its boxes, contact pairs and
-solver options for 10 s per command. The folder gets the checkpoint, the records and a picture.
+The first test has 64 episodes of 20 s with random commands: falls, and the errors of the mean
+velocities after 2 s. In the second test, MuJoCo simulates the robot with its boxes, contact pairs
+and solver options for 10 s per command. The folder gets the checkpoint, the records and a picture.
 Needs mujoco, optax, matplotlib and playground.
 """
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import pathlib
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +31,17 @@ from jaxrbd import envs, io, learning, view
 from jaxrbd.learning.tasks import algorithm_for
 
 FILE = "_src/locomotion/g1/xmls/scene_mjx_feetonly_flat_terrain.xml"
-COMMANDS = (0.0, 0.2, 0.4, 0.6, 0.8)  # m/s
+# Forward velocity and velocity to the left in m/s, and turning rate in rad/s.
+LARGEST_COMMAND = (0.8, 0.2, 0.5)
+COMMANDS = (
+    (0.0, 0.0, 0.0),
+    (0.4, 0.0, 0.0),
+    (0.8, 0.0, 0.0),
+    (-0.6, 0.0, 0.0),
+    (0.0, 0.2, 0.0),
+    (0.0, 0.0, 0.5),
+    (0.5, 0.0, 0.5),
+)
 SOLE = 0.005  # m, the radius of the spheres at the corners of a sole
 # kp in N m/rad, kd in N m s/rad, and the change of the target position for the action 1 in rad, by
 # a part of the name of the joint.
@@ -99,7 +111,7 @@ def walker() -> envs.MjcfWalk:
         keyframe="knees_bent",
         stroke={joint: settings(joint)[2] for joint in joints},
         phases=(0.0,) * 4 + (0.5,) * 4,
-        command=(0.8, 0.0, 0.0),
+        command=LARGEST_COMMAND,
         episode_steps=100,
         smoothing=0.01,
         follows_gait=True,
@@ -107,16 +119,16 @@ def walker() -> envs.MjcfWalk:
 
 
 def motions(training: learning.Training, episodes: int, steps: int) -> tuple[np.ndarray, ...]:
-    """What `common.walk` returns for random starts, and the forward commands (episodes,)."""
+    """What `common.walk` returns for random starts, and the commands (episodes, 3)."""
     env = dataclasses.replace(training.env, episode_steps=steps)
     batch, policy = envs.vectorize(env), training.policy()
     start = batch.reset(training.params, jax.random.split(jax.random.key(1), episodes))
     found = common.walk(batch, training.params, policy, start, steps)
-    return *found, np.asarray(start.physics.command[:, 0])
+    return *found, np.asarray(start.physics.command)
 
 
-def velocities_in_mujoco(training: learning.Training, seconds: float = 10.0) -> list[float]:
-    """The velocity after 2 s for each of `COMMANDS`, with the boxes; NaN if the robot falls."""
+def velocities_in_mujoco(training: learning.Training, seconds: float = 10.0) -> list[np.ndarray]:
+    """The mean velocity after 2 s for each of `COMMANDS` (3,); NaN if the robot falls."""
     import mujoco
 
     env, params = training.env, training.params
@@ -133,21 +145,35 @@ def velocities_in_mujoco(training: learning.Training, seconds: float = 10.0) -> 
         action = policy(env.observe(params, physics, jax.random.key(0)))
         return env.center(params, time + dt, command) + params.stroke * action, action
 
-    def velocity(command: float) -> float:
+    def velocity(command: tuple[float, float, float]) -> np.ndarray:
         data = mujoco.MjData(compiled)
         mujoco.mj_resetDataKeyframe(compiled, data, compiled.key("knees_bent").id)
-        places, action = [], jnp.zeros(env.action_size, start.q.dtype)
-        wanted = jnp.array([command, 0, 0], start.q.dtype)
+        poses, action = [], jnp.zeros(env.action_size, start.q.dtype)
+        wanted = jnp.array(command, start.q.dtype)
         for i in range(round(seconds / dt)):
             state = (jnp.asarray(x, start.q.dtype) for x in (data.qpos, data.qvel, i * dt))
             data.ctrl[joints], action = control(*state, action, wanted)
             mujoco.mj_step(compiled, data, round(dt / compiled.opt.timestep))
-            places.append(data.qpos[:3].copy())
+            poses.append(data.qpos[:7].copy())
             if data.qpos[2] < params.low:
-                return np.nan
-        return np.linalg.norm(places[-1][:2] - places[100][:2]) / ((len(places) - 101) * dt)
+                return np.full(3, np.nan)
+        return mean_velocity(np.array(poses[100:]), dt)
 
     return [velocity(command) for command in COMMANDS]
+
+
+def mean_velocity(poses: np.ndarray, dt: float) -> np.ndarray:
+    """The mean velocity forward and to the left in m/s, and the mean turning rate in rad/s.
+
+    `poses` (n, 7): the position of the base and its quaternion wxyz, at times dt apart.
+    """
+    w, x, y, z = poses[:, 3:].T
+    heading = np.unwrap(np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z)))
+    rates = np.diff(poses[:, :2], axis=0) / dt
+    c, s = np.cos(heading[:-1]), np.sin(heading[:-1])
+    forward, left = c * rates[:, 0] + s * rates[:, 1], c * rates[:, 1] - s * rates[:, 0]
+    turning = (heading[-1] - heading[0]) / (dt * (len(poses) - 1))
+    return np.array([forward.mean(), left.mean(), turning])
 
 
 def picture(q: np.ndarray, path: pathlib.Path) -> None:
@@ -160,6 +186,11 @@ def picture(q: np.ndarray, path: pathlib.Path) -> None:
     plt.imsave(path, np.concatenate(drawn, axis=1))
 
 
+def stated(velocity: Sequence[float] | np.ndarray) -> str:
+    """The three numbers of a velocity."""
+    return ", ".join(f"{x:.3f}" for x in velocity)
+
+
 def main() -> None:
     """Train, print the tests, and write the files."""
     options = common.options(__doc__, "folder", seed=0, updates=400)
@@ -168,14 +199,14 @@ def main() -> None:
     shac = dataclasses.replace(algorithm_for("humanoid-walk", "shac"), updates=options.updates)
     training = learning.Training(shac, walker(), options.seed)
     common.train(training, folder)
-    q, speed, failed, commands = motions(training, 64, 1000)
+    q, velocity, failed, commands = motions(training, 64, 1000)
     up = ~failed[-1]
-    error = np.mean(np.abs(speed[100:].mean(axis=0) - commands)[up])
-    print(f"falls: {np.sum(~up)} of 64; mean error of the velocity: {error:.3f} m/s\n")
-    common.head("command, m/s", "in MuJoCo, m/s")
+    errors = np.mean(np.abs(velocity[100:].mean(axis=0) - commands)[up], axis=0)
+    print(f"falls: {np.sum(~up)} of 64; mean errors: {stated(errors)}\n")
+    common.head("command: m/s, m/s, rad/s", "in MuJoCo")
     for command, found in zip(COMMANDS, velocities_in_mujoco(training)):
-        common.row(command, "falls" if np.isnan(found) else f"{found:.3f}")
-    fastest = int(np.argmax(np.where(up, commands, -1)))
+        common.row(stated(command), "falls" if np.isnan(found).any() else stated(found))
+    fastest = int(np.argmax(np.where(up, commands[:, 0], -1)))
     picture(q[:, fastest], folder / "humanoid.png")
 
 

@@ -135,7 +135,7 @@ def flight(walker: envs.LeggedEnv, q: np.ndarray) -> tuple[float, float]:
 
 
 def motions(training: learning.Training, episodes: int = 63) -> tuple[np.ndarray, ...]:
-    """q (steps, episodes, nq), forward speeds, and whether the episode has failed up to now."""
+    """What `common.walk` returns for episodes of 10 s with the command `SPEED`."""
     env, params = dataclasses.replace(training.env, episode_steps=500), training.params
     batch, policy = envs.vectorize(env, training.params_axes), training.policy()
     keys = jax.random.split(jax.random.key(1), episodes)
@@ -204,12 +204,14 @@ def imitation(env: envs.PaddedWalk, training: learning.Training) -> learning.Tra
     return learning.Training(student, env, training.seed, training.params, training.params_axes)
 
 
-def print_test(env: envs.PaddedWalk, q: np.ndarray, speed: np.ndarray, failed: np.ndarray) -> None:
+def print_test(
+    env: envs.PaddedWalk, q: np.ndarray, velocity: np.ndarray, failed: np.ndarray
+) -> None:
     """Print how the robots walk; the arrays are those of `motions`."""
     common.head("robot", "falls", "mean speed, m/s", "in flight", "a foot in the air")
     for i, walker in enumerate(env.walkers):
         fell = failed[-1, i :: len(env.walkers)]
-        mean = np.mean(speed[100:, i :: len(env.walkers)][:, ~fell])
+        mean = np.mean(velocity[100:, i :: len(env.walkers), 0][:, ~fell])
         name = f"{walker.action_size // 3} legs ({type(walker).__name__})"
         motion = q[100:, i :: len(env.walkers)][:, ~fell][..., env.robots().q_index[i]]
         shares = (f"{share:.2f}" for share in flight(walker, motion))

@@ -12,8 +12,9 @@ that repeats in each half has two parts:
 - towards the standing feet at b_s, `b = b_s (1 - cosh(w t) / cosh(w T / 4))`.
 
 Inverse kinematics finds the joint positions for displacements of the feet on a grid; between them
-the positions are interpolated linearly. The masses and the forces do not enter, so the robot does
-not walk by these positions alone: a policy adds what keeps it from falling.
+the positions are interpolated linearly. If the base turns, the feet turn against it while they
+stand; the joint positions are linear in this angle. The masses and the forces do not enter, so the
+robot does not walk by these positions alone: a policy adds what keeps it from falling.
 
 Source: Kajita, Hirukawa, Harada and Yokoi (2014), Introduction to humanoid robotics, section 4.2
 (the pendulum).
@@ -32,6 +33,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Float
 
+from .. import so3
 from .._math.cast import cast
 from ..algorithms.kinematics import frame_placement, frame_placements
 from ..configuration import neutral
@@ -49,6 +51,7 @@ LOW, HIGH = (-0.4, -0.12, -0.05), (0.4, 0.12, 0.2)
 # The largest error of a foot that is lifted to half of the grid's height, as a fraction of the
 # height of the base.
 TOLERANCE = 0.01
+TURN = 0.1  # rad, for the slope of the joint positions with the angle of the feet
 
 
 class GaitPostures(NamedTuple):
@@ -63,7 +66,10 @@ class GaitPostures(NamedTuple):
     - `legs` (f, n): 1 where the joint moves the foot, and 0 elsewhere;
     - `places` (f, 3) in m: from the base to the feet, in the posture;
     - `phases` (f,): the phase of each foot as a fraction of the period. A foot with the phase 0
-      swings in the first half of the period.
+      swings in the first half of the period;
+    - `turning` (n,) in rad or m per rad: the change of the joint positions that turns all feet to
+      the left about the z axis, in the posture. It is 0 for legs that do not hold the orientation
+      of their foot.
     """
 
     positions: Parameter
@@ -72,6 +78,7 @@ class GaitPostures(NamedTuple):
     legs: Parameter
     places: Parameter
     phases: Parameter
+    turning: Parameter
 
     def base_path(
         self, gait: Float[Array, "2"], time: Float[Array, ""], command: Float[Array, "3"]
@@ -94,20 +101,37 @@ class GaitPostures(NamedTuple):
         rad/s.
         """
         period, height = gait
-        places, phases = jnp.asarray(self.places), jnp.asarray(self.phases)
-        phase = (time / period + phases) % 1
+        places = jnp.asarray(self.places)
         turned = jnp.stack([-places[:, 1], places[:, 0]], axis=1)
         # The length of a step: the way of the base while the foot stands.
         length = (command[:2] + command[2] * turned) * period / 2
         along, aside = self._pendulum(gait, time)
+        ahead, rise = self._swings(gait, time)
+        level = (ahead - along)[:, None] * length + aside
+        return jnp.concatenate([level, height * rise[:, None]], axis=1)
+
+    def turns(
+        self, gait: Float[Array, "2"], time: Float[Array, ""], command: Float[Array, "3"]
+    ) -> Float[Array, " f"]:
+        """The angles of the feet to the left in rad, relative to the base, which turns evenly.
+
+        A standing foot does not turn on the ground. The arguments are as for `displacements`.
+        """
+        period = gait[0]
+        turned = time / period * 2 % 1 - 0.5  # the angle of the base, in turns per half period
+        return (self._swings(gait, time)[0] - turned) * command[2] * period / 2
+
+    def _swings(
+        self, gait: Float[Array, "2"], time: Float[Array, ""]
+    ) -> tuple[Float[Array, " f"], Float[Array, " f"]]:
+        """The feet relative to the standing feet: ahead in step lengths; high in step heights."""
+        phase = (time / gait[0] + jnp.asarray(self.phases)) % 1
         s = phase * 2  # from 0 to 1 in the swing, and from 1 to 2 on the ground
         swings = s < 1
         # In the swing, the foot moves two step lengths on the ground, from one behind to one before
         # the standing feet.
         ahead = jnp.where(swings, s * s * (6 - 4 * s) - 1, 0)
-        rise = jnp.where(swings, jnp.sin(np.pi * s) ** 2, 0)
-        level = (ahead - along)[:, None] * length + aside
-        return jnp.concatenate([level, height * rise[:, None]], axis=1)
+        return ahead, jnp.where(swings, jnp.sin(np.pi * s) ** 2, 0)
 
     def _pendulum(
         self, gait: Float[Array, "2"], time: Float[Array, ""]
@@ -136,7 +160,8 @@ class GaitPostures(NamedTuple):
         The other arguments are as for `displacements`.
         """
         displacements = self.displacements(gait, time, command)
-        postures = jax.vmap(self._interpolated)(displacements)
+        turns = self.turns(gait, time, command)[:, None] * jnp.asarray(self.turning)
+        postures = jax.vmap(self._interpolated)(displacements) + turns
         return home + jnp.sum(jnp.asarray(self.legs) * (postures - home), axis=0)
 
     @jax.jit
@@ -216,10 +241,12 @@ def gait_postures(
     low, high = (height * np.array(x) for x in (LOW, HIGH))
     axes = [np.linspace(a, b, n) for a, b, n in zip(low, high, COUNTS)]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3)
-    displacements = jnp.asarray(grid, home.dtype)
+    displacements = jnp.asarray(np.concatenate([grid, np.zeros((2, 3))]), home.dtype)
+    turns = jnp.asarray(np.append(np.zeros(len(grid)), (TURN, -TURN)), home.dtype)
     positions, errors = _displaced(
-        model, home, displacements, feet=tuple(feet), rigid=rigid, locked=locked
+        model, home, displacements, turns, feet=tuple(feet), rigid=rigid, locked=locked
     )
+    turning = (positions[-2] - positions[-1]) / (2 * TURN)
     lifted = int(np.argmin(np.linalg.norm(grid - [0, 0, high[2] / 2], axis=1)))
     for foot, error in zip(feet, np.asarray(errors)[lifted]):
         if not error <= TOLERANCE * height:
@@ -228,8 +255,9 @@ def gait_postures(
                 f"posture: the nearest place is {error:.2g} m away"
             )
     phases_of_feet = np.array([*found.values()])
+    positions = positions[:-2].reshape(*COUNTS, -1)
     postures = GaitPostures(
-        positions.reshape(*COUNTS, -1), low, high, legs.astype(float), places, phases_of_feet
+        positions, low, high, legs.astype(float), places, phases_of_feet, turning
     )
     return cast(postures, model.dtype)
 
@@ -239,23 +267,25 @@ def _displaced(
     model: Model,
     home: Float[Array, " nq"],
     displacements: Float[Array, "m 3"],
+    turns: Float[Array, " m"],
     feet: tuple[str, ...],
     rigid: tuple[bool, ...],
     locked: tuple[str, ...],
 ) -> tuple[Float[Array, "m n"], Float[Array, "m f"]]:
     """The joint positions for m displacements of all feet, and the errors of the feet in m.
 
-    `rigid`: whether each foot keeps its orientation; `locked`: the joints that do not move.
+    `turns` (m,) in rad: the angles of all feet about the z axis; `rigid`: whether each foot keeps
+    its orientation otherwise; `locked`: the joints that do not move.
     """
 
     @jax.vmap
-    def solve(displacement):
-        tasks = []
+    def solve(displacement, turn):
+        tasks, turned = [], so3.exp(jnp.zeros_like(displacement).at[2].set(turn))
         for foot, keeps in zip(feet, rigid):
             R, p = frame_placement(model, home, foot)
             weights = np.repeat([1.0, float(keeps)], 3)
-            tasks.append(FrameTask(foot, Pose(R, p + displacement), weights))
+            tasks.append(FrameTask(foot, Pose(turned @ R, p + displacement), weights))
         solution = inverse_kinematics(model, tasks, home, locked=locked, restart=False)
         return solution.q[7:], solution.errors.linear
 
-    return solve(displacements)
+    return solve(displacements, turns)
