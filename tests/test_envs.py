@@ -1057,5 +1057,5 @@ def test_the_targets_of_the_quadruped_are_strokes_about_its_home(trot, key):
 @pytest.mark.documents
 def test_the_examples_of_the_guide_run():
     examples = pages.blocks("environments.md")
-    assert len(examples) == 12
+    assert len(examples) == 13
     exec("\n".join(examples), {})

@@ -17,6 +17,7 @@ from .gymnasium_tasks import GYMNASIUM_TASKS, gymnasium_task
 from .hopper import Hopper, HopperParams
 from .humanoid import HumanoidStand, HumanoidWalk
 from .legged import LeggedParams, LeggedPhysics
+from .mirror import Mirror, SignedPermutation, mirror_image
 from .mjcf import MjcfWalk
 from .mjcf_task import MjcfParams, MjcfPhysics, MjcfTask, tolerance
 from .motion import Motion
@@ -80,6 +81,10 @@ __all__ = [
     "Asymmetric",
     "History",
     "HistoryPhysics",
+    # the mirror image of a robot
+    "Mirror",
+    "SignedPermutation",
+    "mirror_image",
     # reward terms
     "tolerance",
 ]

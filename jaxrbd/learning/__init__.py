@@ -10,6 +10,7 @@ from .attention import AttentionNetwork, JointAttention
 from .checkpoint import load_checkpoint, read_description, save_checkpoint
 from .event_files import tensorboard_writer
 from .imitation import Imitation, ImitationState
+from .mirror import Symmetric, SymmetricNetwork
 from .plain_policy import numpy_policy, policy_arrays
 from .policy_file import export_policy, policy_description
 from .ppo import Ppo, PpoState
@@ -30,6 +31,8 @@ __all__ = [
     # networks
     "AttentionNetwork",
     "JointAttention",
+    "Symmetric",
+    "SymmetricNetwork",
     # training
     "Evaluation",
     "Evaluations",

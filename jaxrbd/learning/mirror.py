@@ -1,23 +1,29 @@
-"""Tasks that look the same in a mirror: the action for the better of two sides.
+"""Tasks that look the same in a mirror: the action for the better of two sides, or for both.
 
-For example, a swing-up to the left and one to the right are equally good at some states, and there
-the best action changes abruptly. A continuous policy changes its action steeply near some boundary,
-and the gradient through the physics does not move this boundary to the right states. With a mirror,
-the policy acts for the observation or for its mirror image, whichever has the higher value of the
-critic. The training does not change.
+`Symmetric` makes a policy that acts for the mirror image of a state with the mirror image of its
+action. This is right for walking, where the two sides take turns. It is wrong where one side must
+be chosen. For example, a swing-up to the left and one to the right are equally good at some states,
+and there the best action changes abruptly. A continuous policy changes its action steeply near some
+boundary, and the gradient through the physics does not move this boundary to the right states. With
+`mirror_observation` of an algorithm, the policy acts for the observation or for its mirror image,
+whichever has the higher value of the critic. The training does not change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Float
+from jaxtyping import Float, PRNGKeyArray
 
 from .._math.ranks import times
+from ..envs import Mirror
 from ..errors import ArgumentError
+from .networks import PolicyNetwork, apply, network
 
 
 def better_side(
@@ -50,3 +56,46 @@ def check_mirror(algorithm: Any, size: int, action_size: int) -> None:
         signs = getattr(algorithm, name)
         if len(signs) != count or set(signs) - {1, -1}:
             raise ArgumentError(f"{name} is {signs}, expected {count} signs 1 or -1")
+
+
+class SymmetricNetwork(eqx.Module):
+    """A network from observations to actions that is symmetric; see `Symmetric`."""
+
+    network: Any
+    mirror: Mirror = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, "... m"]) -> Float[Array, "... k"]:
+        """The actions for observations, shifted and scaled to the mean 0 and the variance 1."""
+        image = self.mirror.action(apply(self.network, self.mirror.observation(x)))
+        return (apply(self.network, x) + image) / 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Symmetric:
+    """The settings of a symmetric policy network, for `Shac(policy_network=...)` and others.
+
+    - `mirror`: the mirror image of observations and actions, such as `envs.mirror_image(env)`;
+    - `network`: makes the network f of which the result is symmetric (default: layers).
+
+    The action for a normalised observation x is `(f(x) + A f(O x)) / 2`, with the images O and A of
+    observations and actions. So the action for `O x` is the image of the action for x. The
+    normalisation is symmetric as far as the observations of the training are.
+
+    As a function, it raises ArgumentError if the sizes of observations or actions are not those of
+    the mirror.
+    """
+
+    mirror: Mirror
+    network: PolicyNetwork = network
+
+    def __call__(
+        self, key: PRNGKeyArray, sizes: Sequence[int], dtype: Any, last: float = 1.0
+    ) -> SymmetricNetwork:
+        """The network with random weights; the arguments are as in `PolicyNetwork`."""
+        found = tuple(len(x.signs) for x in self.mirror)
+        if found != (sizes[0], sizes[-1]):
+            raise ArgumentError(
+                f"mirror is for {found[0]} observations and {found[1]} actions, expected "
+                f"{sizes[0]} and {sizes[-1]}"
+            )
+        return SymmetricNetwork(self.network(key, sizes, dtype, last), self.mirror)

@@ -1,0 +1,178 @@
+"""The mirror image of a robot with legs, whose left and right sides are alike.
+
+The mirror is the plane y = 0 of the base, between left and right. A motion of the robot has a
+mirror image, in which the left leg moves as the right leg did. `mirror_image` finds the joints that
+change places, and the signs of all entries of an observation and of an action.
+
+A rotation about an axis with the motion vector (w, v) at the base has the image (-S w, S v), with
+S = diag(1, -1, 1), because an angular velocity is a pseudovector. So joint j is the image of joint
+i if its motion vector is plus or minus the image of that of joint i; this is the sign of the
+coordinate.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float
+
+from ..algorithms.kinematics import forward_kinematics
+from ..configuration import neutral
+from ..contact import contact_points
+from ..errors import ArgumentError
+from ..model import Model
+from .environment import Env, Parts
+from .legged import LeggedEnv, LeggedParams
+
+# The signs of the vectors of an observation: x forward, y to the left, z up.
+_SIGNS = {
+    "gravity_direction": (1, -1, 1),
+    "linear_velocity": (1, -1, 1),
+    "angular_velocity": (-1, 1, -1),
+    "command": (1, -1, -1),
+}
+_OF_JOINTS = ("joint_positions_minus_pose", "joint_velocities", "last_action")
+_CLOCK = "sine_and_cosine_of_gait"
+# The largest difference of motion vectors and positions, relative to the height of the base.
+_TOLERANCE = 1e-3
+
+
+class SignedPermutation(NamedTuple):
+    """A function from arrays (..., n) to arrays (..., n) that exchanges entries and their signs.
+
+    Entry i of the result is `signs[i]` times the entry `places[i]`.
+    """
+
+    places: tuple[int, ...]
+    signs: tuple[int, ...]
+
+    def __call__(self, x: Float[Array, "... n"]) -> Float[Array, "... n"]:
+        return x[..., np.array(self.places)] * np.array(self.signs, x.dtype)
+
+
+class Mirror(NamedTuple):
+    """The images of observations and of actions in the mirror; `mirror_image` returns it."""
+
+    observation: SignedPermutation
+    action: SignedPermutation
+
+
+def mirror_image(env: Env, params: LeggedParams | None = None, entry: str | None = None) -> Mirror:
+    """The mirror image of the observations and the actions of a robot with legs.
+
+    - `env`: an environment of one robot with legs, or an `Asymmetric` or `History` of one;
+    - `params`: its parameters (default: `env.default_params()`);
+    - `entry`: if its observations are dicts, the entry that the result is for.
+
+    In the posture `home`, the robot looks the same in the mirror; its joints have one degree of
+    freedom. The gait of the image may be half a period later: the sine and the cosine of the gait
+    then change their signs. Raises ArgumentError, which names the joint, the foot or the part of
+    the observation, for a robot or an environment that has no mirror image.
+    """
+    given: Any = env.default_params() if params is None else params
+    inner: Any = env
+    while not isinstance(inner, LeggedEnv) and isinstance(getattr(inner, "env", None), Env):
+        inner = inner.env
+    if not isinstance(inner, LeggedEnv) or given.phases is not None:
+        raise ArgumentError(
+            f"env is {type(inner).__name__!r}, expected an environment of one robot with legs"
+        )
+    stated: Any = env.interface(given).observation
+    entries: dict[str | None, Parts] = stated if isinstance(stated, dict) else {None: stated}
+    if entry not in entries:
+        raise ArgumentError(f"entry is {entry!r}, expected {', '.join(sorted(map(str, entries)))}")
+    joints = _mirrored_joints(given.model, given.home)
+    clock = 1 if inner.phases is None else _clock_sign(given, inner.phases)
+    return Mirror(_mirrored_parts(entries[entry], joints, clock), joints)
+
+
+def _mirrored_parts(parts: Parts, joints: SignedPermutation, clock: int) -> SignedPermutation:
+    places, signs = [], []
+    for name, size in parts:
+        now = re.sub(r"\[-\d+\]$", "", name)  # the name without the age in a history
+        of_part = {
+            **{vector: SignedPermutation((0, 1, 2), of_axes) for vector, of_axes in _SIGNS.items()},
+            **dict.fromkeys(_OF_JOINTS, joints),
+            _CLOCK: SignedPermutation((0, 1), (clock, clock)),
+        }.get(now)
+        if of_part is None:
+            raise ArgumentError(f"the part {name!r} of the observation has no known mirror image")
+        places += [len(signs) + place for place in of_part.places]
+        signs += of_part.signs
+        assert len(of_part.signs) == size
+    return SignedPermutation(tuple(places), tuple(signs))
+
+
+def _mirrored_joints(model: Model, home: Array) -> SignedPermutation:
+    """The image of values of the joints after the base."""
+    n = model.nv - 6
+    if model.nq != 7 + n or len(model.joint_names) != 1 + n:
+        raise ArgumentError("the robot has joints of several degrees of freedom, expected hinges")
+    motions, origins = _joint_axes(model, home)
+    tolerance = _TOLERANCE * max(1.0, float(np.abs(origins).max(initial=0.0)))
+    image_signs, places, signs = np.array([-1, 1, -1, 1, -1, 1]), [], []
+    for i in range(n):
+        # Two joints can have one axis: then the origins of their bodies differ.
+        distance = np.linalg.norm(origins - origins[i] * image_signs[3:], axis=1)
+        image = motions[i] * image_signs
+        found = [
+            (distance[j], j, sign)
+            for j in range(n)
+            for sign in (1, -1)
+            if np.abs(image - sign * motions[j]).max() < tolerance
+        ]
+        nearest = min(found, default=None)
+        if nearest is None or sum(d < nearest[0] + tolerance for d, *_ in found) > 1:
+            raise ArgumentError(
+                f"joint {model.joint_names[1 + i]!r} has no mirror image in the posture, or several"
+            )
+        places.append(nearest[1])
+        signs.append(nearest[2])
+    # The image of a joint has the value of the joint.
+    order = np.argsort(places)
+    return SignedPermutation(tuple(order.tolist()), tuple(np.array(signs)[order].tolist()))
+
+
+def _joint_axes(model: Model, home: Array) -> tuple[np.ndarray, np.ndarray]:
+    """The motion vectors (w, v) of the joints at the base (n, 6), and the body origins (n, 3)."""
+    home = home.at[:7].set(neutral(model)[:7])
+    bodies = np.array(model.topology.dof_body)[6:]
+
+    @jax.jit
+    def poses(joints):
+        X = forward_kinematics.unchecked(model, home.at[7:].set(joints)).X_WB
+        return X.R[bodies], X.p[bodies]
+
+    R, p = map(np.asarray, poses(home[7:]))
+    of_joint = np.arange(len(bodies))
+    dR, dp = (np.asarray(x)[of_joint, ..., of_joint] for x in jax.jacfwd(poses)(home[7:]))
+    W = dR @ np.swapaxes(R, 1, 2)
+    w = np.stack([W[:, 2, 1], W[:, 0, 2], W[:, 1, 0]], axis=1)
+    return np.concatenate([w, dp - np.cross(w, p)], axis=1), p
+
+
+def _clock_sign(params: LeggedParams, phases: tuple[float, ...]) -> int:
+    """1 if the image of each foot has its phase, and -1 if it has the phase half a period later."""
+    model, home = params.model, params.home.at[:7].set(neutral(params.model)[:7])
+    scene, v = params.scene, jnp.zeros(model.nv, model.dtype)
+    points = np.asarray(contact_points(model, scene, home, v).position)
+    images = points * np.array([1, -1, 1])
+    shifts = set()
+    for frame, image, phase in zip(scene.frames, images, phases):
+        distance = np.linalg.norm(points - image, axis=1)
+        nearest = int(np.argmin(distance))
+        name = model.frame_names[model.frame_index(frame)]
+        if not distance[nearest] < _TOLERANCE * max(1.0, float(np.abs(points).max())):
+            raise ArgumentError(f"the foot {name!r} has no mirror image in the posture")
+        shifts.add(round((phases[nearest] - phase) % 1, 6) % 1)
+    if len(shifts) != 1 or not shifts <= {0, 0.5}:
+        raise ArgumentError(
+            f"the phases of the feet and of their mirror images differ by {sorted(shifts)}, "
+            "expected 0 or 0.5 for all feet"
+        )
+    return 1 if shifts == {0} else -1
