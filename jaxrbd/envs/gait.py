@@ -118,7 +118,7 @@ class GaitPostures(NamedTuple):
         A standing foot does not turn on the ground. The arguments are as for `displacements`.
         """
         period = gait[0]
-        turned = time / period * 2 % 1 - 0.5  # the angle of the base, in turns per half period
+        turned = time / period * 2 % 1 - 0.5  # of the base, as a fraction of its turn in a half
         return (self._swings(gait, time)[0] - turned) * command[2] * period / 2
 
     def _swings(
