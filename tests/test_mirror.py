@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -161,9 +162,11 @@ def test_hidden_and_past_parts_have_images():
 
 def test_a_symmetric_network_acts_alike_on_both_sides(key, rng):
     _, mirror = the_robot()
-    sizes = len(mirror.observation.signs), 8, 5
+    sizes = len(mirror.observation.signs), 8, 6, 5
     network = learning.Symmetric(mirror)(key, sizes, jnp.float64)
     layers = learning.networks.network(key, sizes, jnp.float64)
+    layers = jax.tree.map(lambda x: x + 0.1, layers)  # with biases
+    network = eqx.tree_at(lambda found: found.network, network, layers)
     x = rng.normal(size=(7, sizes[0]))
     other = mirror.action(learning.networks.apply(layers, mirror.observation(x)))
     expected = (learning.networks.apply(layers, x) + other) / 2
@@ -171,6 +174,8 @@ def test_a_symmetric_network_acts_alike_on_both_sides(key, rng):
     np.testing.assert_allclose(
         network(mirror.observation(x)), mirror.action(network(x)), rtol=1e-12
     )
+    exported = learning.networks.policy_layers(learning.networks.Policy(network, jnp.zeros(5)))
+    np.testing.assert_allclose(learning.networks.apply(exported, x), network(x), atol=1e-12)
     with pytest.raises(ArgumentError, match="mirror is for 29 observations and 5 actions"):
         learning.Symmetric(mirror)(key, (31, 5), jnp.float64)
 

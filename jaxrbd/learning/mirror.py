@@ -23,7 +23,7 @@ from jaxtyping import Float, PRNGKeyArray
 from .._math.ranks import times
 from ..envs import Mirror
 from ..errors import ArgumentError
-from .networks import PolicyNetwork, apply, network
+from .networks import Layer, Network, PolicyNetwork, apply, network
 
 
 def better_side(
@@ -68,6 +68,26 @@ class SymmetricNetwork(eqx.Module):
         """The actions for observations, shifted and scaled to the mean 0 and the variance 1."""
         image = self.mirror.action(apply(self.network, self.mirror.observation(x)))
         return (apply(self.network, x) + image) / 2
+
+    def as_layers(self) -> Network:
+        """The same function as layers of twice the width: one half for each side.
+
+        Raises ArgumentError if the network of one side is not made of layers.
+        """
+        if not isinstance(self.network, tuple):
+            raise ArgumentError(
+                f"the network of one side is {type(self.network).__name__}, expected layers"
+            )
+        first, *middle, last = self.network
+        mirrored = self.mirror.observation(jnp.eye(len(first.weight), dtype=first.weight.dtype))
+        weight = jnp.concatenate([first.weight, mirrored @ first.weight], axis=1)
+        twice = [Layer(weight, jnp.tile(first.bias, 2))]
+        for layer in middle:
+            weight = jnp.kron(jnp.eye(2, dtype=layer.weight.dtype), layer.weight)
+            twice.append(Layer(weight, jnp.tile(layer.bias, 2)))
+        image = self.mirror.action
+        weight = jnp.concatenate([last.weight, image(last.weight)]) / 2
+        return (*twice, Layer(weight, (last.bias + image(last.bias)) / 2))
 
 
 @dataclasses.dataclass(frozen=True)

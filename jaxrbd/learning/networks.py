@@ -185,7 +185,12 @@ def new_policy(
 
 
 def policy_layers(policy: Policy) -> Network:
-    """The layers of the network of a policy. Raises ArgumentError for another network."""
+    """The layers of the network of a policy, also of a `Symmetric` one.
+
+    Raises ArgumentError for another network.
+    """
+    if hasattr(policy.mean, "as_layers"):
+        return policy.mean.as_layers()
     if not isinstance(policy.mean, tuple):
         raise ArgumentError(
             f"the network of the policy is {type(policy.mean).__name__}, expected layers: a "
