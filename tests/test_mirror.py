@@ -28,6 +28,7 @@ class Biped(legged.LeggedEnv):
     phases: tuple[float, ...] | None = (0.0, 0.5)
     turn: float = 0.0
     sides: tuple[float, float] = (0.1, -0.1)
+    toes: tuple[float, float] = (0.05, 0.05)
     episode_steps: int = 500
     smoothing: float | None = 0.01
     action_size = 5
@@ -51,7 +52,8 @@ class Biped(legged.LeggedEnv):
         links.append(link("head", 0.0))
         joints.append(JointSpec("neck", kind((0, 0, 1)), "trunk", "head"))
         model = rbd.build_model(links, joints).with_dissipation()
-        scene = Scene(("left_thigh", "right_thigh"), 0.05, [(0.05, 0, -0.4), (0.05, 0, -0.4)])
+        offsets = [(toe, 0, -0.4) for toe in self.toes]
+        scene = Scene(("left_thigh", "right_thigh"), 0.05, offsets)
         control = PD.for_joints(model, model.joint_names[1:], 40.0, 1.0, 20.0)
         home = rbd.neutral(model).at[2].set(0.45)
         weights = dict.fromkeys(WEIGHTS.split(), 1.0)
@@ -194,6 +196,7 @@ def test_what_has_no_mirror_image_is_named():
         "entry is 'x', expected priv": lambda: envs.mirror_image(blind, entry="x"),
         "the part 'heat' of": lambda: envs.mirror_image(OtherParts()),
         "joint 'left_roll' has no": lambda: envs.mirror_image(Biped(turn=0.1)),
+        "the foot 'left_thigh' has no": lambda: envs.mirror_image(Biped(toes=(0.05, 0.06))),
         "joint 'left_roll' has": lambda: envs.mirror_image(Biped(sides=(0.1, -0.11))),
         r"image.* differ by \[0.2, 0.8\]": lambda: envs.mirror_image(Biped((0.0, 0.2))),
     }.items():

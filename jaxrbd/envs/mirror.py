@@ -16,14 +16,12 @@ import re
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jaxtyping import Float
 
 from ..algorithms.kinematics import forward_kinematics
 from ..configuration import neutral
-from ..contact import contact_points
 from ..errors import ArgumentError
 from ..model import Model
 from .environment import Env, Parts
@@ -100,11 +98,12 @@ def _mirrored_parts(parts: Parts, joints: SignedPermutation, clock: int) -> Sign
             **dict.fromkeys(_OF_JOINTS, joints),
             _CLOCK: SignedPermutation((0, 1), (clock, clock)),
         }.get(now)
-        if of_part is None:
-            raise ArgumentError(f"the part {name!r} of the observation has no known mirror image")
+        if of_part is None or len(of_part.signs) != size:
+            raise ArgumentError(
+                f"the part {name!r} of the observation, of size {size}, has no known mirror image"
+            )
         places += [len(signs) + place for place in of_part.places]
         signs += of_part.signs
-        assert len(of_part.signs) == size
     return SignedPermutation(tuple(places), tuple(signs))
 
 
@@ -127,7 +126,8 @@ def _mirrored_joints(model: Model, home: Array) -> SignedPermutation:
             if np.abs(image - sign * motions[j]).max() < tolerance
         ]
         nearest = min(found, default=None)
-        if nearest is None or sum(d < nearest[0] + tolerance for d, *_ in found) > 1:
+        close = [j for d, j, _ in found if nearest and d < nearest[0] + tolerance]
+        if nearest is None or len(close) > 1 or nearest[1] in places:
             raise ArgumentError(
                 f"joint {model.joint_names[1 + i]!r} has no mirror image in the posture, or several"
             )
@@ -159,8 +159,10 @@ def _joint_axes(model: Model, home: Array) -> tuple[np.ndarray, np.ndarray]:
 def _clock_sign(params: LeggedParams, phases: tuple[float, ...]) -> int:
     """1 if the image of each foot has its phase, and -1 if it has the phase half a period later."""
     model, home = params.model, params.home.at[:7].set(neutral(params.model)[:7])
-    scene, v = params.scene, jnp.zeros(model.nv, model.dtype)
-    points = np.asarray(contact_points(model, scene, home, v).position)
+    scene, X_WB = params.scene, forward_kinematics(model, home).X_WB
+    bodies = scene.bodies(model)
+    offsets = np.asarray(scene.centres(model))[..., None]
+    points = np.asarray((X_WB.R[bodies] @ offsets)[..., 0] + X_WB.p[bodies])
     images = points * np.array([1, -1, 1])
     shifts = set()
     for frame, image, phase in zip(scene.frames, images, phases):
