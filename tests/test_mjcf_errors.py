@@ -647,6 +647,20 @@ def test_a_plane_besides_a_height_field_is_a_half_space():
     assert {shape.name for shape in scene.pairs.shapes} >= {"floor"}
 
 
+def test_contacts_with_a_second_height_field_are_not_counted():
+    fields = {
+        "top": RINGS + REFUSED["two height fields"][0]["top"],
+        "world": REFUSED["two height fields"][0]["world"],
+    }
+    found = load_mjcf(text(**REFUSED["sdf"][0] | fields), strict=False)
+    assert set(found.omitted) == {
+        "geom 'dunes': a second height field, besides 'hills'",
+        "geom 'ring': contact of an sdf with the ground",
+        "geom 'ring': contact of an sdf with the geom 'floor'",
+        "plugin 'ring'",
+    }
+
+
 def test_parameters_of_explicit_pairs():
     """They replace the parameters of the geoms. A feature of two pairs has one text."""
     hull = f"size='.1' {SILENT}"
