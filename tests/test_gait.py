@@ -372,11 +372,12 @@ def test_legs_of_three_joints_do_not_turn_their_feet(params):
 
 
 @pytest.mark.slow
-def test_the_humanoid_walks_on_the_spot_of_its_command(key):
-    """The soles keep their orientation, and the robot has the gait of the environment."""
+@pytest.mark.parametrize("command", [(0.6, 0.0, 0.0), (0.0, 0.0, 0.5)])
+def test_the_humanoid_walks_on_the_spot_of_its_command(key, command):
+    """The soles turn with the command, and the robot has the gait of the environment."""
     env = envs.HumanoidWalk()
     params = env.default_params()
-    model, home, command = params.model, params.home, jnp.array([0.6, 0.0, 0.5])
+    model, home, command = params.model, params.home, jnp.array(command)
     soles = [name for name in model.frame_names if name.endswith("_sole")]
     for time in np.linspace(0, 0.65, 6):
         q = home.at[7:].set(env.center(params, time, command))

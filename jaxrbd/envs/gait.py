@@ -13,8 +13,10 @@ that repeats in each half has two parts:
 
 Inverse kinematics finds the joint positions for displacements of the feet on a grid; between them
 the positions are interpolated linearly. If the base turns, the feet turn against it while they
-stand; the joint positions are linear in this angle. The masses and the forces do not enter, so the
-robot does not walk by these positions alone: a policy adds what keeps it from falling.
+stand. The joint positions are linear in this angle, with the slope in the posture. So a foot that
+is both displaced and turned is off by about the product: 1.3 cm for a humanoid that walks at
+0.6 m/s and turns at 0.5 rad/s. The masses and the forces do not enter, so the robot does not walk
+by these positions alone: a policy adds what keeps it from falling.
 
 Source: Kajita, Hirukawa, Harada and Yokoi (2014), Introduction to humanoid robotics, section 4.2
 (the pendulum).
