@@ -23,7 +23,7 @@ WEIGHTS = "alive upright posture joint_velocity action_rate velocity turning bou
 
 @dataclasses.dataclass(frozen=True)
 class Biped(legged.LeggedEnv):
-    """A trunk with two hips on one axis, two thighs, and a neck."""
+    """A trunk with two legs of two hinges, and a head on a neck."""
 
     phases: tuple[float, ...] | None = (0.0, 0.5)
     turn: float = 0.0
@@ -41,9 +41,9 @@ class Biped(legged.LeggedEnv):
         kind = rbd.joints.Revolute
         links = [Link("trunk", link_inertia(4.0, (0.03, 0, 0.1), np.diag([0.1, 0.2, 0.15])))]
         joints = [JointSpec("base", rbd.joints.FreeFlyer(), None, "trunk")]
-        # The hips turn about one axis, because the second one is 0.2 m behind the first one.
-        for name, y, x, sign in zip(("left", "right"), self.sides, (0.0, 0.0), (1.0, -1.0)):
-            hip = placement_matrix((x, y, 0))
+        # The axes of the hips point forward on the left side, and backward on the right side.
+        for name, y, sign in zip(("left", "right"), self.sides, (1.0, -1.0)):
+            hip = placement_matrix((0.0, y, 0))
             links += [link(f"{name}_hip", 0.01 * sign), link(f"{name}_thigh", 0.02 * sign)]
             joints += [
                 JointSpec(f"{name}_roll", kind((sign, 0, self.turn)), "trunk", links[-2].name, hip),
@@ -126,7 +126,7 @@ def test_an_image_of_an_image_is_the_original(rng):
         x = rng.normal(size=(3, size))
         np.testing.assert_array_equal(one(one(x)), x)
         assert not np.any(np.all(one(x) == x, axis=1))
-    # Roll axes point outwards, so both hips open for the same values; the neck turns back.
+    # Both hips open for the same values, because their axes are opposite; the neck turns back.
     assert mirror.action == ((2, 3, 0, 1, 4), (1, 1, 1, 1, -1))
 
 

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 
 from ..errors import ArgumentError
 from ..sharding import over_devices
-from .environment import Env, Params, State, Wrapper, typed_keys, where
+from .environment import Env, Params, State, Wrapper, checked_env, typed_keys, where
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,9 +142,7 @@ def auto_reset(env: Env | AutoReset) -> AutoReset:
     episode with respect to the state and the action before it are zero. Raises ArgumentError if env
     is no `Env`, for example an `AutoReset`.
     """
-    if not isinstance(env, Env):
-        raise ArgumentError(f"env is {type(env).__name__!r}, expected an Env without auto_reset")
-    return AutoReset(env)
+    return AutoReset(checked_env(env))
 
 
 def vectorize(

@@ -269,6 +269,13 @@ class Wrapper:
         return self.env.default_params()
 
 
+def checked_env(env: Any) -> Env:
+    """The environment. Raises ArgumentError if it is no `Env`, for example an `AutoReset`."""
+    if not isinstance(env, Env):
+        raise ArgumentError(f"env is {type(env).__name__!r}, expected an Env without auto_reset")
+    return env
+
+
 def name_and_settings(env: Env) -> dict[str, Any]:
     """What a file states of an environment: the name of its class, and `Env.settings`."""
     return {"name": type(env).__name__, "settings": env.settings()}

@@ -4,7 +4,7 @@ The mirror is the plane y = 0 of the base, between left and right. A motion of t
 mirror image, in which the left leg moves as the right leg did. `mirror_image` finds the joints that
 change places, and the signs of all entries of an observation and of an action.
 
-A rotation about an axis with the motion vector (w, v) at the base has the image (-S w, S v), with
+A joint with the motion vector (v, w) at the base has the image (S v, -S w), with
 S = diag(1, -1, 1), because an angular velocity is a pseudovector. So joint j is the image of joint
 i if its motion vector is plus or minus the image of that of joint i; this is the sign of the
 coordinate.
@@ -15,15 +15,16 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from ..algorithms.kinematics import forward_kinematics
+from ..algorithms.common_frame import dof_columns
+from ..algorithms.kinematics import forward_kinematics, root_centred
 from ..configuration import neutral
 from ..errors import ArgumentError
 from ..model import Model
+from ..se3 import Pose
 from .environment import Env, Parts
 from .legged import LeggedEnv, LeggedParams
 
@@ -84,20 +85,21 @@ def mirror_image(env: Env, params: LeggedParams | None = None, entry: str | None
     entries: dict[str | None, Parts] = stated if isinstance(stated, dict) else {None: stated}
     if entry not in entries:
         raise ArgumentError(f"entry is {entry!r}, expected {', '.join(sorted(map(str, entries)))}")
-    joints = _mirrored_joints(given.model, given.home)
-    clock = 1 if inner.phases is None else _clock_sign(given, inner.phases)
+    model = given.model
+    home = given.home.at[:7].set(neutral(model)[:7])  # the base is at the world's origin
+    X_WB = root_centred(forward_kinematics(model, home))
+    joints = _mirrored_joints(model, X_WB)
+    clock = 1 if inner.phases is None else _clock_sign(given, X_WB, inner.phases)
     return Mirror(_mirrored_parts(entries[entry], joints, clock), joints)
 
 
 def _mirrored_parts(parts: Parts, joints: SignedPermutation, clock: int) -> SignedPermutation:
+    known = {name: SignedPermutation((0, 1, 2), of_axes) for name, of_axes in _SIGNS.items()}
+    known |= dict.fromkeys(_OF_JOINTS, joints)
+    known[_CLOCK] = SignedPermutation((0, 1), (clock, clock))
     places, signs = [], []
     for name, size in parts:
-        now = re.sub(r"\[-\d+\]$", "", name)  # the name without the age in a history
-        of_part = {
-            **{vector: SignedPermutation((0, 1, 2), of_axes) for vector, of_axes in _SIGNS.items()},
-            **dict.fromkeys(_OF_JOINTS, joints),
-            _CLOCK: SignedPermutation((0, 1), (clock, clock)),
-        }.get(now)
+        of_part = known.get(re.sub(r"\[-\d+\]$", "", name))  # without the age in a history
         if of_part is None or len(of_part.signs) != size:
             raise ArgumentError(
                 f"the part {name!r} of the observation, of size {size}, has no known mirror image"
@@ -107,17 +109,18 @@ def _mirrored_parts(parts: Parts, joints: SignedPermutation, clock: int) -> Sign
     return SignedPermutation(tuple(places), tuple(signs))
 
 
-def _mirrored_joints(model: Model, home: Array) -> SignedPermutation:
-    """The image of values of the joints after the base."""
+def _mirrored_joints(model: Model, X_WB: Pose) -> SignedPermutation:
+    """The image of values of the joints after the base, for the poses of the bodies."""
     n = model.nv - 6
     if model.nq != 7 + n or len(model.joint_names) != 1 + n:
         raise ArgumentError("the robot has joints of several degrees of freedom, expected hinges")
-    motions, origins = _joint_axes(model, home)
+    motions = np.asarray(dof_columns(model, X_WB))[6:]
+    origins = np.asarray(X_WB.p)[np.array(model.topology.dof_body)[6:]]
     tolerance = _TOLERANCE * max(1.0, float(np.abs(origins).max(initial=0.0)))
-    image_signs, places, signs = np.array([-1, 1, -1, 1, -1, 1]), [], []
+    image_signs, places, signs = np.array([1, -1, 1, -1, 1, -1]), [], []
     for i in range(n):
         # Two joints can have one axis: then the origins of their bodies differ.
-        distance = np.linalg.norm(origins - origins[i] * image_signs[3:], axis=1)
+        distance = np.linalg.norm(origins - origins[i] * image_signs[:3], axis=1)
         image = motions[i] * image_signs
         found = [
             (distance[j], j, sign)
@@ -138,28 +141,9 @@ def _mirrored_joints(model: Model, home: Array) -> SignedPermutation:
     return SignedPermutation(tuple(order.tolist()), tuple(np.array(signs)[order].tolist()))
 
 
-def _joint_axes(model: Model, home: Array) -> tuple[np.ndarray, np.ndarray]:
-    """The motion vectors (w, v) of the joints at the base (n, 6), and the body origins (n, 3)."""
-    home = home.at[:7].set(neutral(model)[:7])
-    bodies = np.array(model.topology.dof_body)[6:]
-
-    @jax.jit
-    def poses(joints):
-        X = forward_kinematics.unchecked(model, home.at[7:].set(joints)).X_WB
-        return X.R[bodies], X.p[bodies]
-
-    R, p = map(np.asarray, poses(home[7:]))
-    of_joint = np.arange(len(bodies))
-    dR, dp = (np.asarray(x)[of_joint, ..., of_joint] for x in jax.jacfwd(poses)(home[7:]))
-    W = dR @ np.swapaxes(R, 1, 2)
-    w = np.stack([W[:, 2, 1], W[:, 0, 2], W[:, 1, 0]], axis=1)
-    return np.concatenate([w, dp - np.cross(w, p)], axis=1), p
-
-
-def _clock_sign(params: LeggedParams, phases: tuple[float, ...]) -> int:
+def _clock_sign(params: LeggedParams, X_WB: Pose, phases: tuple[float, ...]) -> int:
     """1 if the image of each foot has its phase, and -1 if it has the phase half a period later."""
-    model, home = params.model, params.home.at[:7].set(neutral(params.model)[:7])
-    scene, X_WB = params.scene, forward_kinematics(model, home).X_WB
+    model, scene = params.model, params.scene
     bodies = scene.bodies(model)
     offsets = np.asarray(scene.centres(model))[..., None]
     points = np.asarray((X_WB.R[bodies] @ offsets)[..., 0] + X_WB.p[bodies])

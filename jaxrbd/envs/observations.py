@@ -19,30 +19,15 @@ from jaxtyping import Float
 
 from ..errors import ArgumentError
 from ..model import arguments
-from .environment import Env, Parts, Physics, Wrapper, name_and_settings
+from .environment import Env, Parts, Physics, Wrapper, checked_env, name_and_settings
 
 POLICY_ENTRY, CRITIC_ENTRY = "state", "privileged_state"
 
 
 class _OtherObservations(Wrapper, Env):  # pyright: ignore[reportIncompatibleVariableOverride]
-    """An environment with the physics and the rewards of the environment `env`."""
+    """An environment that changes only what the environment `env` observes."""
 
     env: Env
-
-    def initial(self, params, key):
-        return self.env.initial(params, key)
-
-    def advance(self, params, physics, action, key):
-        return self.env.advance(params, physics, action, key)
-
-    def terms(self, params, before, action, after):
-        return self.env.terms(params, before, action, after)
-
-    def failed(self, params, physics):
-        return self.env.failed(params, physics)
-
-    def configuration(self, physics):
-        return self.env.configuration(physics)
 
     def settings(self):
         """The static settings, with those of the environment `env`."""
@@ -70,7 +55,7 @@ class Asymmetric(_OtherObservations):
     parts: Parts = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self):
-        _check_env(self.env)
+        checked_env(self.env)
         parts = self.env.interface(self.env.default_params()).observation
         if not isinstance(parts, tuple):
             raise ArgumentError(
@@ -86,6 +71,21 @@ class Asymmetric(_OtherObservations):
             raise ArgumentError("hidden has all parts of the observation, expected fewer")
         object.__setattr__(self, "hidden", hidden)
         object.__setattr__(self, "parts", parts)
+
+    def initial(self, params, key):
+        return self.env.initial(params, key)
+
+    def advance(self, params, physics, action, key):
+        return self.env.advance(params, physics, action, key)
+
+    def terms(self, params, before, action, after):
+        return self.env.terms(params, before, action, after)
+
+    def failed(self, params, physics):
+        return self.env.failed(params, physics)
+
+    def configuration(self, physics):
+        return self.env.configuration(physics)
 
     def observe(self, params, physics, key):
         observation = self.env.observe(params, physics, key)
@@ -136,7 +136,7 @@ class History(_OtherObservations):
     entry: str | None = None
 
     def __post_init__(self):
-        _check_env(self.env)
+        checked_env(self.env)
         arguments.require_counts(length=self.length)
         params = self.env.default_params()
         self._newest(jax.eval_shape(self.env.reset, params, jax.random.key(0)).observation)
@@ -187,8 +187,3 @@ class History(_OtherObservations):
         if isinstance(found.observation, dict) and self.entry is not None:
             parts = {**found.observation, self.entry: parts}
         return found._replace(observation=parts)
-
-
-def _check_env(env: Env) -> None:
-    if not isinstance(env, Env):
-        raise ArgumentError(f"env is {type(env).__name__!r}, expected an Env without auto_reset")

@@ -168,8 +168,8 @@ def copied(root: pathlib.Path) -> Iterator[pathlib.Path]:
             if source.is_file():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, target)
-        # Bytecode that is valid as long as the hash of its source is: of a file with a fault it is
-        # not used.
+        # Python compares the hash of each source with its bytecode, so it compiles a file with a
+        # fault again.
         for part in ("jaxrbd", "tests", "benchmarks"):
             compileall.compile_dir(
                 pathlib.Path(folder) / part,
