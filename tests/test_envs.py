@@ -15,6 +15,14 @@ from support.point import Point, PointWithDraws, PointWithTwoNumbers, draws
 
 POINT = Point()
 PARAMS = POINT.default_params()
+PENDULUM = """
+<mujoco>
+  <worldbody>
+    <body name="rod"><joint name="hinge"/><geom size="0.1" pos="0 0 -1"/></body>
+  </worldbody>
+  <actuator><motor joint="hinge" ctrlrange="-1 1"/></actuator>
+</mujoco>
+"""
 
 
 def states(env, actions, key, params=PARAMS):
@@ -170,6 +178,66 @@ def test_weights_that_do_not_fit_the_terms_are_refused(key):
     params = PARAMS._replace(weights={"place": jnp.ones(())})
     with pytest.raises(ArgumentError, match=r"weights has \['place'\], expected one weight per"):
         POINT.reset(params, key)
+
+
+class PointWithVectors(Point):
+    """A point whose reward for the place may be a vector."""
+
+    def terms(self, params, before, action, after):
+        terms = super().terms(params, before, action, after)
+        return terms | {"place": terms["place"] * params.friction}
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"friction": np.ones(3)}, "the reward term 'place'"),
+        ({"weights": {"place": np.ones(3), "effort": 1.0}}, r"params.weights\['place'\]"),
+    ],
+)
+def test_rewards_that_are_no_numbers_are_refused(changes, name, key):
+    with pytest.raises(ArgumentError, match=rf"{name} has shape \(3,\), expected \(\)"):
+        PointWithVectors().reset(PARAMS._replace(**changes), key)
+
+
+def test_a_failure_that_is_no_truth_value_is_refused(key):
+    class PointWithFailures(Point):
+        def failed(self, params, physics):
+            return physics > 1
+
+    state = POINT.reset(PARAMS, key)
+    with pytest.raises(ArgumentError, match=r"the failure has shape \(1,\), expected \(\)"):
+        PointWithFailures().step(PARAMS, state, jnp.zeros(1))
+
+
+OF_ALL_KINDS = {
+    "cart-pole": envs.CartPoleSwingUp,
+    "double pendulum": envs.DoublePendulumSwingUp,
+    "hopper": envs.Hopper,
+    "arm": envs.ArmReach,
+    "quadruped": envs.QuadrupedTrot,
+    "file": lambda: envs.MjcfTask(PENDULUM, rewards={"alive": 1.0}, observations=("q",)),
+    "history": lambda: envs.History(envs.CartPoleSwingUp(), 2),
+    "asymmetric": lambda: envs.Asymmetric(envs.QuadrupedTrot(), "linear_velocity"),
+}
+
+
+@pytest.mark.parametrize("kind", [*OF_ALL_KINDS])
+def test_parameters_of_another_shape_are_refused(kind, key):
+    """A velocity command of one entry, for example, would be broadcast."""
+    env = OF_ALL_KINDS[kind]()
+    params = env.default_params()
+    if isinstance(params, envs.LeggedParams):
+        params = params._replace(pushes=np.array([0.5, 2.0]))
+    arrays = {name: x for name, x in params._asdict().items() if hasattr(x, "shape")}
+    assert arrays.keys() == env.shapes(params).keys()
+    state = jax.eval_shape(env.reset, params, key)
+    for name, x in arrays.items():
+        wrong = params._replace(**{name: jnp.ones((7, *x.shape))})
+        with pytest.raises(ArgumentError, match=rf"params.{name} has shape \(7,.*, expected \("):
+            env.reset(wrong, key)
+        with pytest.raises(ArgumentError, match=rf"params.{name} has shape"):
+            env.step(wrong, state, jnp.zeros(env.action_size))
 
 
 # ----------------------------------------------------------------------------------- auto-reset

@@ -87,6 +87,9 @@ class ArmReach(Env):
         params = ArmReachParams(model, control, home, reach, 0.1 * reach, 0.05, weights)
         return cast(params, model.dtype)
 
+    def shapes(self, params):
+        return {"home": ((7,),), "range": ((7,),), "start": ((7,),), "precision": ((),)}
+
     def initial(self, params, key):
         model = params.model
         start_key, target_key = jax.random.split(key)

@@ -59,6 +59,9 @@ class CartPoleSwingUp(Env):
         weights = {"angle": 1.0, "angular_velocity": 0.1, "position": 0.05, "velocity": 0.1}
         return cast(CartPoleParams(model, 20.0, start, weights), model.dtype)
 
+    def shapes(self, params):
+        return {"force": ((),), "start": ((4,),)}
+
     def initial(self, params, key):
         shift = uniform(key, params.start)
         return Motion(shift[:2].at[1].add(np.pi), shift[2:])

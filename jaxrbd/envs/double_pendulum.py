@@ -55,6 +55,9 @@ class DoublePendulumSwingUp(Env):
         weights = {"height": 1.0, "angular_velocity": 0.01, "action": 0.01}
         return cast(DoublePendulumParams(model, torque, start, weights), model.dtype)
 
+    def shapes(self, params):
+        return {"torque": ((2,),), "start": ((4,),)}
+
     def initial(self, params, key):
         shift = uniform(key, params.start)
         return Motion(shift[:2], shift[2:])

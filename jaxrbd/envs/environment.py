@@ -31,6 +31,9 @@ Physics = Any
 # What a policy gets: an array (n,), or a pytree of arrays, such as a dict of arrays.
 Observation = PyTree[Float[Array, "..."]]
 
+# The shapes that an entry of the parameters may have.
+Shapes = tuple[tuple[int, ...], ...]
+
 # A leaf of the parameters: a float or a NumPy array at first, an array of JAX after
 # `_math.cast.cast`.
 Parameter = Any
@@ -118,8 +121,9 @@ class Env(abc.ABC):
     - `time_step` in s: the duration of a step.
 
     A new environment is a frozen dataclass that defines these three values and the abstract methods
-    below. It overrides `configuration` if its physical state has no field `q`, `interface` if its
-    policies control robots, and `settings` if a setting may differ between two machines.
+    below. It overrides `configuration` if its physical state has no field `q`, `shapes` so that
+    wrong parameters are refused, `interface` if its policies control robots, and `settings` if a
+    setting may differ between two machines.
     """
 
     episode_steps: int
@@ -158,6 +162,13 @@ class Env(abc.ABC):
         """The configuration of the robot in a physical state, for pictures."""
         return physics.q
 
+    def shapes(self, params: Params) -> Mapping[str, Shapes]:
+        """The shapes that entries of `params` may have, which `reset` and `step` check.
+
+        By default no entry is stated.
+        """
+        return {}
+
     def interface(self, params: Params) -> Interface:
         """What a controller on a robot needs besides a policy; by default nothing is stated."""
         return Interface()
@@ -176,8 +187,9 @@ class Env(abc.ABC):
         """The state at the start of an episode.
 
         `key`: a key of `jax.random.key`, or of `jax.random.PRNGKey`. The key of the state is of
-        the first kind.
+        the first kind. Raises ArgumentError for another key, and as `step` for `params`.
         """
+        _check_shapes(self, params)
         key = typed_keys(key, "key", 0)
         key, start_key, sensor_key = jax.random.split(key, 3)
         physics = self.initial(params, start_key)
@@ -202,10 +214,13 @@ class Env(abc.ABC):
     def step(self, params: Params, state: State, action: ArrayLike) -> State:
         """The state after one step.
 
-        `action` (action_size,), in the dtype of the model. Raises ArgumentError for another shape
-        or dtype. An entry that is not finite, of the action or of what the step leads to,
-        terminates the episode; see `State.diverged`.
+        `action` (action_size,), in the dtype of the model. An entry that is not finite, of the
+        action or of what the step leads to, terminates the episode; see `State.diverged`.
+
+        Raises ArgumentError for an action of another shape or dtype, for an entry of `params` of
+        another shape than `shapes` states, and for weights that do not fit the reward terms.
         """
+        _check_shapes(self, params)
         action = _checked_action(self, params.model, action)
         key, motion_key, sensor_key = jax.random.split(state.key, 3)
         acts = _finite(action)
@@ -217,7 +232,9 @@ class Env(abc.ABC):
         observation = _apply(self.observe, params, physics, sensor_key)
         diverged = ~(moves & _finite((terms, observation)))
         terms, observation = _finite_or_zero((terms, observation))
-        terminated = self.failed(params, physics) | diverged
+        failed = self.failed(params, physics)
+        _check_shape("the failure", failed, ((),))
+        terminated = failed | diverged
         steps = state.steps + 1
         return State(
             physics=physics,
@@ -241,6 +258,9 @@ class Env(abc.ABC):
                 f"params.weights has {sorted(params.weights)}, expected one weight per reward "
                 f"term: {sorted(terms)}"
             )
+        for name, term in terms.items():
+            _check_shape(f"params.weights[{name!r}]", params.weights[name], ((),))
+            _check_shape(f"the reward term {name!r}", term, ((),))
         return {name: params.weights[name] * term for name, term in terms.items()}
 
 
@@ -386,6 +406,17 @@ def pose_by_joint(model: Model, q: Array) -> dict[str, Array]:
 def uniform(key: PRNGKeyArray, width: Array) -> Array:
     """Values drawn uniformly from -width to width, each entry independently."""
     return width * jax.random.uniform(key, width.shape, width.dtype, -1, 1)
+
+
+def _check_shapes(env: Env, params: Params) -> None:
+    for name, shapes in env.shapes(params).items():
+        _check_shape(f"params.{name}", getattr(params, name), shapes)
+
+
+def _check_shape(name: str, x: ArrayLike, shapes: Shapes) -> None:
+    if np.shape(x) not in shapes:
+        expected = " or ".join(map(str, shapes))
+        raise ArgumentError(f"{name} has shape {np.shape(x)}, expected {expected}")
 
 
 def _checked_action(env: Env, model: Model, action: ArrayLike) -> Array:

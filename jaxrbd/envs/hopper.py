@@ -75,6 +75,9 @@ class Hopper(Env):
         params = HopperParams(model, scene, control, STROKE, 0.9, start, weights)
         return cast(params, model.dtype)
 
+    def shapes(self, params):
+        return {"stroke": ((),), "target": ((),), "start": ((4,),)}
+
     def initial(self, params, key):
         shift = uniform(key, params.start)
         lowest = REST + RADIUS + shift[1]

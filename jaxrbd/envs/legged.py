@@ -222,6 +222,19 @@ class LeggedEnv(Env):
     phases: tuple[float, ...] | None = None
     time_step = TIME_STEP
 
+    def shapes(self, params):
+        model = params.model
+        found = {
+            "home": ((model.nq,),),
+            "stroke": ((), (model.nv - 6,)),
+            "start": ((2,),),
+            "tilt": ((),),
+            "low": ((),),
+            "command": ((3,),),
+            "gait": ((2,),),
+        }
+        return found if params.pushes is None else found | {"pushes": ((2,),)}
+
     def initial(self, params, key):
         """A random start near the home posture, with the lowest point on the ground.
 

@@ -274,6 +274,17 @@ class MjcfTask(Env):
         names = dict.fromkeys([*self.observations, *self.sensors])
         return tuple(name for name in names if isinstance(name, str))
 
+    def shapes(self, params):
+        model, per_action = params.model, ((self.action_size,),)
+        found = {
+            "home": ((model.nq,),),
+            "home_velocity": ((model.nv,),),
+            "home_activation": per_action,
+            "control_center": per_action,
+            "control_scale": per_action,
+        }
+        return found if self.draw_start else found | {"start": ((2,),)}
+
     def initial(self, params, key):
         """The start, with random coordinates and velocities; see `MjcfParams.start`."""
         model = params.model

@@ -29,6 +29,9 @@ class _OtherObservations(Wrapper, Env):  # pyright: ignore[reportIncompatibleVar
 
     env: Env
 
+    def shapes(self, params):
+        return self.env.shapes(params)
+
     def settings(self):
         """The static settings, with those of the environment `env`."""
         return super().settings() | {"env": name_and_settings(self.env)}
