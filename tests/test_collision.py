@@ -44,7 +44,7 @@ from jaxrbd.collision.distances import checked_pose, separations
 from jaxrbd.collision.robot_shapes import checked_pairs
 from jaxrbd.collision.segment_boxes import segment_box_separation
 from jaxrbd.collision.segments import segment_separation
-from jaxrbd.collision.separation import half_space_separation, shape_separation
+from jaxrbd.collision.separation import half_space_separation, shape_separation, unit
 from jaxrbd.collision.shapes import checked_shape, core_of
 from jaxrbd.model.geometry import Geometry, LinkGeometry, Mesh, MeshFile
 from jaxrbd.spatial import Pose, compose, identity_pose
@@ -259,6 +259,40 @@ def box_of(half_sizes):
 
 def segment_of(half_sizes):
     return Capsule(0.0, half_sizes[2])
+
+
+@pytest.mark.parametrize("radii", [(1.0, 1.0, 0.01), (1.0, 0.01, 0.01), (1.0, 0.1, 0.01)])
+def test_the_distance_of_a_flat_ellipsoid_near_its_rim(radii, rng):
+    """A point on the normal of a point of the surface is as far away as it was moved."""
+    n, radii = 1000, np.array(radii)
+    around = rng.normal(size=(n, 3)) * np.where(rng.random((n, 1)) < 0.5, [1, 1, 0.01], 1)
+    surface = radii * around / np.linalg.norm(around, axis=1, keepdims=True)
+    normal = surface / radii**2
+    normal /= np.linalg.norm(normal, axis=1, keepdims=True)
+    expected = 10 ** rng.uniform(-4, 1, n)
+    centres = jnp.asarray(surface + expected[:, None] * normal)
+
+    found = from_ellipsoid(jnp.asarray(radii), centres)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-11)
+
+
+@jax.jit
+@functools.partial(jax.vmap, in_axes=(None, 0))
+def from_ellipsoid(radii, p):
+    """The distance of a point from an ellipsoid."""
+    shapes = Ellipsoid(radii), Sphere(0.0)
+    return distance(shapes[0], identity_pose(), shapes[1], Pose(jnp.eye(3), p)).distance
+
+
+def test_directions_of_tiny_vectors_have_unit_length():
+    """A square that underflows has too few digits; then the direction is the fallback."""
+    fallback = jnp.array([0.0, 0.0, 1.0])
+    shapes = np.array([[1.0, 0.9, 0.9], [1.0, 1e-3, 0.7]])
+    vectors = np.concatenate([shapes * size for size in np.logspace(-165, -140, 400)])
+    found = np.asarray(jax.jit(jax.vmap(unit, (0, None)))(vectors, fallback))
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, rtol=1e-12)
+    assert np.any(found[:, 2] == 1)
+    assert np.any(found[:, 2] != 1)
 
 
 @pytest.mark.parametrize("shape_of", [box_of, segment_of])
@@ -799,6 +833,26 @@ def test_pairs_leave_out_neighbours_and_disabled_links():
     assert [shape.name for shape in found.shapes] == [*LINKS, "table", "ground", "tool"]
     assert len(pairs_of(model, adjacent=True)) == 5 * 4 / 2
     assert pairs_of(model).left_out == ()
+
+
+@pytest.mark.parametrize("frame", ["hand", "index"])
+def test_disabled_links_belong_to_frames_by_name_and_by_index(frame):
+    model, _ = arm()
+    frame = model.frame_index("hand") if frame == "index" else frame
+    tool = PlacedShape(Sphere(0.05), frame, name="tool")
+    all_names, names = (
+        set(pairs_of(model, [tool], disabled=x).names) for x in ([], [("base", "hand")])
+    )
+    assert all_names - names == {("base", "hand"), ("base", "tool")}
+    with pytest.raises(rbd.ArgumentError, match=r"disabled has .ab., expected pairs"):
+        pairs_of(model, disabled=["ab"])
+    with pytest.raises(rbd.ArgumentError, match=r"disabled has \(1, 2\), expected pairs of names"):
+        pairs_of(model, disabled=[(1, 2)])
+
+
+def test_names_of_shapes_without_a_name():
+    assert PlacedShape(Sphere(0.1), 0).name == "Sphere in 0"
+    assert PlacedShape(Sphere(0.1)).name == "Sphere in the world"
 
 
 def test_disabled_collisions_of_an_srdf_file(tmp_path):

@@ -395,8 +395,12 @@ def test_the_hessian_of_the_contact_law(rng, spins):
     on_edge = np.abs(gamma_t - 0.7 * gamma_n) < 1e-12
     assert {*zip(gamma_n > 1e-9, on_edge)} == {(True, True), (True, False), (False, True)}
     close(product, changes, 1e-12)
-    # The impulse is the negative gradient of the penalty.
+    # The impulse is the negative gradient of the penalty, which is 0 where nothing can move.
     close(impulse, slopes, 1e-12)
+    immobile = np.array(law.conductance) == 0
+    assert np.any(immobile)
+    still = law._replace(conductance=jnp.zeros(n))
+    assert still.penalty(u) == 0
 
 
 @pytest.mark.parametrize("mu", [0.0, 0.7])

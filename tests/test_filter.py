@@ -310,6 +310,9 @@ def test_delayed_controls_are_those_of_mujoco(rng):
         close(activation[4], data.act[0], 1e-12)
     # A time step that does not divide the delays: the control of four steps ago is old enough.
     np.testing.assert_allclose(robot.delay(0.008).lag, [3.125, 4, 4, 0, 1.5])
+    # 0.07 / 0.01 is more than 7 by a rounding error.
+    longer = robot._replace(delays=np.array([0.025, 0.025, 0.07, 0, 0.012]))
+    np.testing.assert_allclose(longer.delay(0.01).lag, [2.5, 3, 7, 0, 1.2])
     with pytest.raises(rbd.ArgumentError, match="dt is 0, expected a known number above 0"):
         robot.delay(0)
     plain = DELAYED.partition("<motor")[0] + '<motor joint="a"/></actuator></mujoco>'

@@ -1,5 +1,6 @@
 """The joint positions of a gait, and the environments that follow them."""
 
+import dataclasses
 import types
 
 import jax
@@ -28,7 +29,7 @@ def affine_postures(weight) -> envs.GaitPostures:
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
     legs = np.array([[1.0, 1, 0, 0, 0], [0, 0, 1, 1, 0]])
     phases = np.array([0.0, 0.5])
-    return envs.GaitPostures(grid @ weight, LOW, HIGH, legs, PLACES, phases, TURNING)
+    return envs.GaitPostures(grid @ weight, LOW, HIGH, legs, PLACES, phases, TURNING, 9.81)
 
 
 WEIGHT = np.random.default_rng(0).normal(size=(3, 5))
@@ -105,6 +106,17 @@ def test_the_base_is_a_pendulum_over_the_standing_foot(command):
     lean = 0.1 * (1 - 1 / np.cosh(RATE * PERIOD / 4))
     np.testing.assert_allclose(middle, [0, -lean], atol=1e-9)
     assert 0.01 < lean < 0.03
+
+
+def test_one_foot_and_two_feet_take_turns_in_another_gravity():
+    places = np.array([[0.2, 0.1, -0.8], [0.0, -0.2, -0.8], [-0.1, 0.0, -0.8]])
+    phases = np.array([0.0, 0.5, 0.5])
+    postures = POSTURES._replace(places=places, phases=phases, gravity=1.62)
+    standing = (np.mean(places[1:], axis=0) - places[0])[:2] / 2  # in the first half
+    lean = standing * (1 - 1 / np.cosh(np.sqrt(1.62 / 0.8) * PERIOD / 4))
+    for time, sign in ((PERIOD / 4, 1), (3 * PERIOD / 4, -1)):
+        found = postures.base_path(GAIT, time, jnp.zeros(3))
+        np.testing.assert_allclose(found, sign * lean, atol=1e-12)
 
 
 def test_swinging_feet_move_two_steps_and_rise_to_the_height_of_a_step():
@@ -321,7 +333,22 @@ def test_wrong_gaits_are_refused(params):
     with pytest.raises(ArgumentError, match="joint 'left_roll' moves two feet, expected a leg"):
         envs.gait_postures(model, home, ["left_toe", "left_shank"], [0.0, 0.5])
     with pytest.raises(ArgumentError, match="the foot 'left_thigh' is not below the base"):
-        envs.gait_postures(model, home, ["left_thigh"], [0.0])
+        envs.gait_postures(model, home, ["left_thigh", "right_toe"], [0.0, 0.5])
+    with pytest.raises(ArgumentError, match=r"phases has 0.25 for 'right_toe', expected 0"):
+        envs.gait_postures(model, home, ["left_toe", "right_toe"], [0.0, 0.25])
+    with pytest.raises(ArgumentError, match=r"the feet have the phases \[0.5\], expected 0"):
+        envs.gait_postures(model, home, ["left_toe", "right_toe"], [0.5, 1.5])
+    weightless = dataclasses.replace(model, gravity=jnp.zeros(3))
+    with pytest.raises(ArgumentError, match="the gravity of the model is 0, expected"):
+        envs.gait_postures(weightless, home, ["left_toe", "right_toe"], [0.0, 0.5])
+    arm = jaxrbd.load_robot("arm7")
+    with pytest.raises(ArgumentError, match="expected a free-flying base and then joints of one"):
+        envs.gait_postures(arm, jaxrbd.neutral(arm), ["tool"], [0.0])
+    with pytest.raises(ArgumentError, match=r"q has shape \(3,\)"):
+        envs.gait_postures(model, home[:3], ["left_toe"], [0.0])
+    message = r"the command \(3, 0, 0\) .* feet along x up to .* m, expected at most"
+    with pytest.raises(ArgumentError, match=message):
+        envs.MjcfWalk(BIPED, **SETTINGS | {"command": (3.0, 0.0, 0.0)})
     with pytest.raises(ArgumentError, match=r"the leg of 'left_shank' cannot lift the foot by 0.0"):
         envs.gait_postures(model, home, ["left_shank", "right_shank"], [0.0, 0.5])
     with pytest.raises(ArgumentError, match="phases is None, expected the phase of each contact"):
@@ -341,20 +368,24 @@ def test_padded_robots_follow_no_gait(walk):
 
 
 def test_a_leg_of_six_joints_holds_and_turns_its_foot():
-    names = [None, "trunk", *(f"link{i}" for i in range(6))]
-    kinds = [FreeFlyer(), *(Revolute(axis) for axis in np.eye(3)[[2, 0, 1, 1, 1, 0]])]
-    heights = [0, 0, 0, 0, -0.3, -0.3, 0]
-    links = [Link(name, link_inertia(1.0, (0, 0, 0), np.eye(3))) for name in names[1:]]
-    joints = [
-        JointSpec(f"joint{i}", kind, names[i], names[i + 1], placement_matrix((0, 0, height)))
-        for i, (kind, height) in enumerate(zip(kinds, heights))
-    ]
+    inertia = link_inertia(1.0, (0, 0, 0), np.eye(3))
+    links, joints = [Link("trunk", inertia)], [JointSpec("base", FreeFlyer(), None, "trunk")]
+    kinds, heights = np.eye(3)[[2, 0, 1, 1, 1, 0]], [0, 0, 0, -0.3, -0.3, 0]
+    for side, y in (("left", 0.1), ("right", -0.1)):
+        above = "trunk"
+        for i, (axis, height) in enumerate(zip(kinds, heights)):
+            placement = placement_matrix((0, y if i == 0 else 0, height))
+            links.append(Link(f"{side}{i}", inertia))
+            joints.append(JointSpec(f"{side}{i}", Revolute(axis), above, f"{side}{i}", placement))
+            above = f"{side}{i}"
     model = jaxrbd.build_model(links, joints)
-    home = jaxrbd.neutral(model).at[9:12].set([-0.5, 1.0, -0.5])
-    found = envs.gait_postures(model, home, ["link5"], [0.0])
+    bent = jnp.array([0, 0, -0.5, 1.0, -0.5, 0])
+    home = jaxrbd.neutral(model).at[7:].set(jnp.tile(bent, 2))
+    found = envs.gait_postures(model, home, ["left5", "right5"], [1.0, -0.5])
+    np.testing.assert_array_equal(found.phases, [0, 0.5])
 
     def foot(positions):
-        return jaxrbd.frame_placement(model, home.at[7:].set(positions), "link5")
+        return jaxrbd.frame_placement(model, home.at[7:].set(positions), "left5")
 
     rest = foot(home[7:])
     turned = foot(home[7:] + 0.1 * found.turning)

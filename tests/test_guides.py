@@ -32,12 +32,14 @@ PROGRAMS = {
     "distances.md": 4,
     "exchange.md": 4,
     "integrators.md": 1,
+    "legged_environment.md": 5,
     "mjcf.md": 3,
     "tendons.md": 2,
     "muscles.md": 3,
 }
 LOOPS = {
     "distances.md": 1,
+    "legged_environment.md": 2,
     "mjcf.md": 1,
     "muscles.md": 1,
 }  # the number of loops that must compile in their first iteration only
@@ -75,7 +77,7 @@ FILES = {
     },
 }
 PACKAGES = {"exchange.md": "pinocchio", "mjcf.md": "mujoco"}  # that a page needs
-SLOW = ("batch.md", "identify.md", "control.md", "add_a_joint.md")
+SLOW = ("batch.md", "identify.md", "control.md", "add_a_joint.md", "legged_environment.md")
 
 
 def marks(page):

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import matplotlib.image
 import numpy as np
+import optax
 import pytest
 
 from benchmarks.studies.learning import best_returns
@@ -92,18 +93,20 @@ def window():
 def test_the_noise_falls_linearly_to_its_last_factor(name):
     algorithm, state = SMALL[name], first_state(name)
     falling = dataclasses.replace(algorithm, last_noise=0.2)
-    total = algorithm.updates * algorithm.update_steps
+    optimiser = "policy_optimiser" if name == "shac" else "optimiser"
 
     @partial(jax.jit, static_argnums=0)
     def reward(algorithm, done, change=0.0, seed=0):
+        count = jnp.asarray(done * algorithm.updates).astype(jnp.int32)
+        steps = optax.tree_utils.tree_set(getattr(state, optimiser), count=count)
         changed = state._replace(
-            statistics=state.statistics._replace(samples=done * total),
+            **{optimiser: steps},
             policy=state.policy._replace(log_std=state.policy.log_std + change),
             key=jax.random.key(seed),
         )
         return algorithm.update(VECTOR, PARAMS, changed)[1]["reward"]
 
-    for done, factor in ((0.0, 1.0), (0.5, 0.6), (1.0, 0.2)):
+    for done, factor in ((0.0, 1.0), (0.5, 0.6), (1.0, 0.2), (2.0, 0.2)):
         np.testing.assert_allclose(
             reward(falling, done), reward(algorithm, 0.0, float(np.log(factor))), rtol=1e-12
         )
@@ -963,12 +966,27 @@ def test_parts_that_do_not_divide_the_samples_are_refused():
 @pytest.mark.parametrize("setting", ["batch", "horizon", "updates"])
 def test_counts_below_one_are_refused(setting):
     message = f"^{setting} is 0, expected an integer of 1 or more$"
-    for algorithm in (learning.Apg, learning.Ppo):
+    for algorithm in (learning.Apg, learning.Ppo, learning.Shac):
         with pytest.raises(ArgumentError, match=message):
             algorithm(**{setting: 0})
-    if setting != "updates":
-        with pytest.raises(ArgumentError, match=message):
-            learning.Shac(**{setting: 0})
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "changes", "message"),
+    [
+        (learning.Shac, {"critic_sweeps": 0}, "critic_sweeps is 0, expected an integer of 1"),
+        (
+            learning.Shac,
+            {"target_share": 1.5},
+            "target_share is 1.5, expected a number from 0",
+        ),
+        (learning.Shac, {"discount": -1}, "discount is -1, expected a number from 0 to 1"),
+        (learning.Ppo, {"trace": float("nan")}, "trace is nan, expected a number from 0 to 1"),
+    ],
+)
+def test_settings_out_of_their_range_are_refused(algorithm, changes, message):
+    with pytest.raises(ArgumentError, match=message):
+        algorithm(**changes)
 
 
 @pytest.mark.gives_nan

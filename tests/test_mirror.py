@@ -187,6 +187,52 @@ class OtherParts(Biped):
         return super().interface(params)._replace(observation=(("heat", 1),))
 
 
+def test_a_symmetric_network_of_one_layer(key, rng):
+    _, mirror = the_robot()
+    sizes = len(mirror.observation.signs), 5
+    network = learning.Symmetric(mirror)(key, sizes, jnp.float64)
+    network = jax.tree.map(lambda x: x + 0.1, network)  # with biases
+    (layer,) = network.as_layers()
+    x = rng.normal(size=(7, sizes[0]))
+    np.testing.assert_allclose(x @ layer.weight + layer.bias, network(x), atol=1e-12)
+
+
+def changed(**changes):
+    """The mirror image of the robot with other parameters, such as another home posture."""
+    params = the_robot()[0]
+    return envs.mirror_image(ENV, params._replace(**changes))
+
+
+def heavier(body):
+    model = the_robot()[0].model
+    return dataclasses.replace(model, inertia=model.inertia.at[body].multiply(1.1))
+
+
+def stiffer(joint):
+    control = the_robot()[0].control
+    return dataclasses.replace(control, stiffness=np.asarray(control.stiffness) + np.eye(11)[joint])
+
+
+def test_sides_that_differ_are_named():
+    """The last joint of a leg turns its body about its axis, which moves no other joint."""
+    home = np.array(the_robot()[0].home)
+    bent, twice = home.copy(), home.copy()
+    bent[8] += 0.3
+    twice[[8, 10]] += 0.3
+    for message, make in {
+        "bodies of joint 'left_pitch' .* 'right_pitch' have other": lambda: changed(home=bent),
+        "mass of the body is 0.44 for joint 'left_roll'": lambda: changed(model=heavier(1)),
+        "stroke is 0.5 for joint 'left_pitch' and 0.6 for": lambda: changed(
+            stroke=jnp.array([0.5, 0.5, 0.5, 0.6, 0.7])
+        ),
+        "stiffness is 41 for joint 'left_roll' and 40 for": lambda: changed(control=stiffer(6)),
+        r"q has shape \(3,\)": lambda: changed(home=home[:3]),
+    }.items():
+        with pytest.raises(ArgumentError, match=message):
+            make()
+    assert changed(home=twice) == changed(control=stiffer(10)) == the_robot()[1]
+
+
 def test_what_has_no_mirror_image_is_named():
     blind = envs.Asymmetric(ENV, "command")
     for message, make in {

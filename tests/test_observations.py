@@ -111,6 +111,15 @@ def test_a_history_of_one_entry_keeps_the_others():
     }
 
 
+def test_the_entries_of_a_history_have_one_noise():
+    env = envs.History(envs.Asymmetric(ENV, hidden=("next",)), 2, entry="state")
+    before, after = episode(env, 1)
+    for state in (before, after):
+        found = state.observation
+        np.testing.assert_array_equal(found["state"][:3], found["privileged_state"][:3])
+    assert not np.any(after.observation["state"][1:3] == before.observation["state"][1:3])
+
+
 def test_a_training_uses_both_and_its_file_states_them(tmp_path):
     def training(hidden):
         env = envs.History(envs.Asymmetric(ENV, hidden), 2, entry="state")

@@ -364,6 +364,10 @@ FAULTS = {
         lambda: padded.pad([one(), one()]).velocities([np.zeros(1), np.zeros(2)]),
         r"v\[1\] of robot 'robot' has shape \(2,\), expected \(1,\)",
     ),
+    "another precision": (
+        lambda: padded.pad([one(), one()]).velocities([np.zeros(1), np.zeros(1, np.float32)]),
+        r"v\[1\] of robot 'robot' has dtype float32, expected float64, the dtype of the model",
+    ),
     "another batch axis": (
         lambda: padded.pad([one(), one()]).velocities([np.zeros((5, 1)), np.zeros((4, 1))]),
         r"v\[1\] of robot 'robot' has shape \(4, 1\), expected \(5, 1\)",

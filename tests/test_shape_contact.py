@@ -683,13 +683,15 @@ def test_round_shapes_touch_the_ground_with_spheres():
 
 
 def test_the_inverse_inertia_of_placed_pairs():
-    """It is that of the same sphere as a pair with a formula, for a hull of its size."""
+    """A sphere, and an ellipsoid of the same size: the mean over all points of the sphere."""
     model = free_body()
     ball, table = PlacedShape(Sphere(0.1), "body"), TABLE
     ellipsoid = PlacedShape(Ellipsoid([0.1, 0.1, 0.1]), "body")
     scenes = [contact.Scene.from_shapes([], [(x, table)]) for x in (ball, ellipsoid)]
     values = [contact.inverse_inertias(model, scene).contacts for scene in scenes]
-    np.testing.assert_allclose(*values, rtol=1e-12)
+    # The square of the lever arm about an axis is (2/3) 0.1^2 on average.
+    turning = 2 / 3 * 0.1**2 * np.sum(1 / np.array([0.02, 0.015, 0.01])) / 3
+    np.testing.assert_allclose(values, np.full_like(values, 1 / 2 + turning), rtol=1e-12)
 
 
 def test_a_margin_acts_on_all_contacts():
@@ -706,6 +708,18 @@ def test_a_margin_acts_on_all_contacts():
     np.testing.assert_allclose(distances(contact.Material(margin=0.02)), plain - 0.02, atol=1e-15)
     each = np.linspace(0, 0.1, len(plain))
     np.testing.assert_allclose(distances(contact.Material(margin=each)), plain - each, atol=1e-15)
+
+
+def test_the_distances_of_a_step_and_of_a_force_have_no_margin():
+    model, material = free_body(), contact.Material(margin=0.02)
+    ball = PlacedShape(Sphere(0.1), "body")
+    scene = contact.Scene.from_shapes([ball], [(ball, TABLE)], material=material)
+    q, v = start((0.1, 0.2, 0.8)), jnp.zeros(6)
+    expected = contacts(model, scene, q).distance + 0.02
+    step = contact.contact_step(model, scene, q, v, jnp.zeros(6), 0.001)
+    np.testing.assert_allclose(step.distance, expected, atol=1e-15)
+    force = contact.contact_force(model, scene, q, v)
+    np.testing.assert_allclose(force.distance, expected, atol=1e-15)
 
 
 def test_a_pair_in_the_other_order_has_the_opposite_contacts():

@@ -96,6 +96,12 @@ def add_parser(commands) -> None:
         help="end the training when the mean return of an evaluation is at least RETURN",
     )
     add("--resume", action="store_true", help="continue from the checkpoint in the output folder")
+    add(
+        "--start-from",
+        metavar="FILE",
+        help="start with the networks of a checkpoint, of this or of another task with the same "
+        "sizes of observations and actions",
+    )
     add("--no-plot", action="store_true", help="draw no curve (matplotlib is not needed)")
     add(
         "--tensorboard",
@@ -123,6 +129,8 @@ def run(options: argparse.Namespace) -> int:
     if options.tensorboard and importlib.util.find_spec("tensorboardX") is None:
         raise ArgumentError(f"--tensorboard needs tensorboardX: {installation('tensorboard')}")
     report = _function(options.report) if options.report else None
+    if options.start_from and options.resume:
+        raise ArgumentError("--start-from begins a training, and --resume continues one")
     if options.stop_at is not None and options.evaluate_every is None:
         raise ArgumentError("--stop-at is the return of an evaluation, and needs --evaluate-every")
     top = Path(options.out or f"train-{options.task}-{options.algorithm}")
@@ -177,6 +185,8 @@ def _run_seed(
             if planned is not None and options.steps is None:
                 algorithm = dataclasses.replace(algorithm, updates=planned)
             training = Training(algorithm, env, seed, task=options.task)
+            if options.start_from:
+                training.start_from(options.start_from)
             evaluation = _evaluation(options, training)
             events = _events(options, folder, top)
             _train(training, folder, received, options.every, planned, evaluation, events, report)

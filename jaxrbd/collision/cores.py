@@ -29,8 +29,9 @@ from jaxtyping import Float
 
 from .._math.linear import matmul
 
-# Newton's steps in `EllipsoidCore`, before the two steps that have derivatives.
-_ELLIPSOID_STEPS = 5
+# Newton's steps in `EllipsoidCore`, before the two steps that have derivatives. They converge if
+# the largest radius is at most 100 times the smallest one.
+_ELLIPSOID_STEPS = 8
 # The bits of the index of a corner of a box: 1 if the corner has a positive x, y, z.
 _CORNER_BITS = np.array([1, 2, 4], np.int32)
 
@@ -294,8 +295,8 @@ def _largest_norm(points: Array) -> Array:
 def _multiplier(radii: Array, x: Array) -> Array:
     """The root t >= 0 of `|r x / (r^2 + t)| = 1`. Its first three derivatives are exact.
 
-    `1 / |r x / (r^2 + t)|` increases with t, is concave and nearly linear. So Newton's method from
-    a t below the root converges from below.
+    `1 / |r x / (r^2 + t)|` increases with t, is concave and, for radii of similar size, nearly
+    linear. So Newton's method from a t below the root converges from below.
     """
 
     def newton(t, radii, x):

@@ -22,7 +22,6 @@ from ..algorithms.kinematics import (
     first_root_centred,
     first_root_position,
     forward_kinematics,
-    root_positions,
 )
 from ..algorithms.places import (
     Places,
@@ -80,7 +79,7 @@ class PlacedShape(eqx.Module):
             axes: Any = np.eye(3)
             position = arguments.parameter(position, "X_FS", (3,))
             self.X_FS = Pose(axes, position)
-        self.name = name or f"{type(shape).__name__} in {frame or 'the world'}"
+        self.name = name or f"{type(shape).__name__} in {'the world' if frame is None else frame}"
 
 
 def capsule_between(
@@ -169,14 +168,15 @@ def pairs_of(
     - `world`: more shapes. They may be in frames of the robot, for example a tool. Shapes in the
       world make no pairs with each other;
     - `disabled`: pairs of links without distances: pairs of names, or the `disabled_collisions` of
-      `io.load_srdf`. Links that are not in the model are ignored, as in SRDF files;
+      `io.load_srdf`. Names that are not in the model are ignored, as in SRDF files. A shape whose
+      frame is a joint name or an index belongs to the link of this frame;
     - `adjacent`: whether shapes of a body and of its parent body make pairs;
     - `most_vertices`: the largest number of vertices of a hull, see `convex_hull`. The result lists
       the hulls that had more in `simplified`.
 
     Shapes that do not move relative to each other make no pairs. Raises ArgumentError for an
-    unknown frame, for an object of another type in `world`, and for a mesh without volume, which it
-    names.
+    unknown frame, for an object of another type in `world` or `disabled`, and for a mesh without
+    volume, which it names.
     """
     shapes, left_out, simplified = shapes_of(model, most_vertices)
     for shape in world:
@@ -184,11 +184,12 @@ def pairs_of(
             raise ArgumentError(f"world has {shape!r}, expected objects of the type PlacedShape")
         shapes.append(shape)
     bodies = bodies_of(model, [shape.frame for shape in shapes]).tolist()
-    without = {frozenset(pair[:2]) for pair in disabled}
+    links = [None if x.frame is None else model.frame_index(x.frame) for x in shapes]
+    without = {_link_pair(model, pair) for pair in disabled}
     parents = (*model.topology.parents, None)  # the last entry, -1, is the world
 
     def is_pair(i: int, j: int) -> bool:
-        a, b, frames = bodies[i], bodies[j], {shapes[i].frame, shapes[j].frame}
+        a, b, frames = bodies[i], bodies[j], {links[i], links[j]}
         if a == b or frames in without:
             return False
         if isinstance(shapes[i].shape, HalfSpace) and isinstance(shapes[j].shape, HalfSpace):
@@ -199,6 +200,15 @@ def pairs_of(
     pairs = itertools.combinations(range(len(shapes)), 2)
     members = tuple(pair for pair in pairs if is_pair(*pair))
     return DistancePairs(tuple(shapes), members, tuple(left_out), tuple(simplified))
+
+
+def _link_pair(model: Model, pair: Sequence[Any]) -> frozenset[int | str]:
+    """The frames of two links; the name of a link that is not in the model."""
+    names = list(pair[:2]) if not isinstance(pair, str) else []
+    if len(names) != 2 or not all(isinstance(name, str) for name in names):
+        raise ArgumentError(f"disabled has {pair!r}, expected pairs of names of links")
+    known = model.frame_names
+    return frozenset(model.frame_index(name) if name in known else name for name in names)
 
 
 def shapes_of(
@@ -256,7 +266,7 @@ def robot_separations(model: Model, q: Float[Array, " nq"], pairs: DistancePairs
         zero, vectors = jnp.zeros(0, model.dtype), jnp.zeros((0, 3), model.dtype)
         return Separation(zero, vectors, vectors, vectors)
     kinematics = forward_kinematics.unchecked(model, q)
-    p_WR = root_positions(model, kinematics)[0]
+    p_WR = first_root_position(model, kinematics)
     places = _places(model, kinematics, pairs)
     found = _separations(model, poses_from_root(places, p_WR), pairs)
     return found._replace(point_a=found.point_a + p_WR[None], point_b=found.point_b + p_WR[None])

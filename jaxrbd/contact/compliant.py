@@ -87,7 +87,7 @@ def contact_force(model: Model, scene: Scene, q: Array | Kinematics, v: Array) -
     f = friction + jnp.pad(push[:, None] * found.gradient, ((0, 0), (0, spin.shape[1])))
     f_ext = contact_wrenches(model, scene, kinematics, found.arm, spin, f)
     moment = spin_moments(spin, friction)
-    return ContactForce(f_ext, found.distance, normal_force, friction[:, :3], moment)
+    return ContactForce(f_ext, found.distance + scene.margin, normal_force, friction[:, :3], moment)
 
 
 @arguments.compiled(arrays=("q",))

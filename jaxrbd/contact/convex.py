@@ -325,8 +325,9 @@ def _step(
     impulses = jax.tree.map(with_tangents, impulses, differentiable)
     contacts, joints, rows, tension = impulses
     moment = spin_moments(laws.contacts.spin, contacts)
+    distance = laws.distance + scene.margin
     return ContactStep(
-        q_next, v_end, laws.distance, contacts[:, :3], moment, joints, rows, -tension, residual
+        q_next, v_end, distance, contacts[:, :3], moment, joints, rows, -tension, residual
     )
 
 

@@ -1,7 +1,8 @@
 """The joint positions of a gait: each foot steps along the commanded velocity.
 
 A foot swings in one half of the period T and stands in the other half. While it stands, it does not
-move on the ground. In the swing its height is half a period of `sin^2`.
+move on the ground. In the swing its height is `sin(pi s)^2` times the height of the steps, for s
+from 0 to 1.
 
 In each half of the period, the base moves as a linear inverted pendulum of height z over the
 standing feet, with the acceleration `w^2 (b - b_s)` for the place b of the base, the place b_s of
@@ -12,11 +13,12 @@ that repeats in each half has two parts:
 - towards the standing feet at b_s, `b = b_s (1 - cosh(w t) / cosh(w T / 4))`.
 
 Inverse kinematics finds the joint positions for displacements of the feet on a grid; between them
-the positions are interpolated linearly. If the base turns, the feet turn against it while they
-stand. The joint positions are linear in this angle, with the slope in the posture. So a foot that
-is both displaced and turned is off by about the product: 1.3 cm for a humanoid that walks at
-0.6 m/s and turns at 0.5 rad/s. The masses and the forces do not enter, so the robot does not walk
-by these positions alone: a policy adds what keeps it from falling.
+the positions are interpolated linearly. For a displacement that a leg cannot reach, they are those
+of the nearest place. If the base turns, the feet turn against it while they stand. The joint
+positions change in proportion to this angle, at the rate of the posture without displacement. So a
+foot that is both displaced and turned is off by about the product: 1.3 cm for a humanoid that walks
+at 0.6 m/s and turns at 0.5 rad/s. The masses and the forces do not enter, so a robot that tracks
+these positions falls: the actions of a policy correct them.
 
 Source: Kajita, Hirukawa, Harada and Yokoi (2014), Introduction to humanoid robotics, section 4.2
 (the pendulum).
@@ -26,7 +28,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -41,11 +43,12 @@ from ..algorithms.kinematics import frame_placement, frame_placements
 from ..configuration import neutral
 from ..errors import ArgumentError
 from ..inverse_kinematics import FrameTask, inverse_kinematics
-from ..model import Model
+from ..joints import FreeFlyer
+from ..model import Model, arguments
+from ..model.model import joint_kinds
 from ..se3 import Pose
 from .environment import Parameter
 
-GRAVITY = 9.81  # m/s^2
 # The grid of displacements along x, y and z: the number of points, and the first and the last
 # point, as fractions of the height of the base above the foot.
 COUNTS = (9, 5, 6)
@@ -64,14 +67,15 @@ class GaitPostures(NamedTuple):
     - `positions` (i, j, k, n) in rad or m: the joint positions for a grid of displacements along x,
       y and z, which are the same for all feet;
     - `low`, `high` (3,) in m: the first and the last displacement. Beyond them, the positions are
-      those of the nearest displacement of the grid;
+      those of the nearest displacement of the grid; see `check_command`;
     - `legs` (f, n): 1 where the joint moves the foot, and 0 elsewhere;
     - `places` (f, 3) in m: from the base to the feet, in the posture;
     - `phases` (f,): the phase of each foot as a fraction of the period. A foot with the phase 0
-      swings in the first half of the period;
+      swings in the first half of the period, and a foot with the phase 1/2 in the second half;
     - `turning` (n,) in rad or m per rad: the change of the joint positions that turns all feet to
       the left about the z axis, in the posture. It is 0 for legs that do not hold the orientation
-      of their foot.
+      of their foot;
+    - `gravity` () in m/s^2: the acceleration of gravity.
     """
 
     positions: Parameter
@@ -81,14 +85,16 @@ class GaitPostures(NamedTuple):
     places: Parameter
     phases: Parameter
     turning: Parameter
+    gravity: Parameter
 
     def base_path(
         self, gait: Float[Array, "2"], time: Float[Array, ""], command: Float[Array, "3"]
     ) -> Float[Array, "2"]:
-        """The place of the base in m: x and y relative to the place where the feet stand evenly.
+        """The place of the base in m, x and y in the axes of the base.
 
-        This place jumps forward by a step at each half of the period. The arguments are as for
-        `displacements`.
+        It is relative to a place on the ground: between the two groups of feet, when the base is
+        there in the middle of a half. At each half of the period, this place moves forward by one
+        step. The arguments are as for `displacements`.
         """
         along, aside = self._pendulum(gait, time)
         return command[:2] * along * gait[0] / 2 - aside
@@ -141,11 +147,13 @@ class GaitPostures(NamedTuple):
         """The two parts of the motion of the base: in step lengths, and in m away from the feet."""
         period = gait[0]
         places, phases = jnp.asarray(self.places), jnp.asarray(self.phases)
-        rate = jnp.sqrt(GRAVITY / jnp.abs(jnp.mean(places[:, 2])))
+        rate = jnp.sqrt(jnp.asarray(self.gravity) / jnp.abs(jnp.mean(places[:, 2])))
         half = time / period * 2
         x, end = rate * (half % 1 - 0.5) * period / 2, rate * period / 4
         # In the first half of the period, the feet of the phase 1/2 stand.
-        swinging = jnp.mean(places[:, :2] * jnp.cos(2 * np.pi * phases)[:, None], axis=0)
+        first = (phases < 0.25).astype(places.dtype)
+        weights = first / jnp.sum(first) - (1 - first) / jnp.sum(1 - first)
+        swinging = jnp.sum(places[:, :2] * weights[:, None], axis=0) / 2
         sign = jnp.where(half % 2 < 1, 1, -1)
         away = swinging * sign.astype(places.dtype)
         return jnp.sinh(x) / jnp.sinh(end) / 2, away * (1 - jnp.cosh(x) / jnp.cosh(end))
@@ -170,18 +178,33 @@ class GaitPostures(NamedTuple):
     def extreme_positions(
         self, gait: Float[Array, "2"], command: Float[Array, "3"], home: Float[Array, " n"]
     ) -> Float[Array, "k n"]:
-        """The joint positions at 16 times of a period, for the commands 0 and +- each entry.
+        """The joint positions (k, n) at 16 times of a period, for 27 commands: k = 16 * 27.
 
-        The arguments are as for `joint_positions`.
+        The entries of the commands are 0, plus and minus the entries of `command`. `gait`, `home`:
+        as for `joint_positions`.
         """
-        times = gait[0] * jnp.arange(16, dtype=gait.dtype) / 16
-        signs = jnp.asarray(list(itertools.product((-1, 0, 1), repeat=3)), gait.dtype)
 
-        def at(time, sign):
-            return self.joint_positions(gait, time, sign * command, home)
+        def at(time, command):
+            return self.joint_positions(gait, time, command, home)
 
-        found = jax.vmap(jax.vmap(at, (0, None)), (None, 0))(times, signs)
+        found = _at_extremes(at, gait, command)
         return found.reshape(-1, found.shape[-1])
+
+    def check_command(self, gait: Float[Array, "2"], command: Float[Array, "3"]) -> None:
+        """Raise ArgumentError if a foot leaves the grid for commands within +- `command`.
+
+        The values of the arguments must be known; they are as for `displacements`.
+        """
+        found = _at_extremes(functools.partial(self.displacements, gait), gait, command)
+        largest = np.max(np.abs(np.asarray(found)), axis=(0, 1, 2))
+        for axis, x, limit in zip("xyz", largest, np.asarray(self.high)):
+            if x > limit * (1 + 1e-6):
+                values = ", ".join(f"{c:.3g}" for c in np.asarray(command))
+                raise ArgumentError(
+                    f"the command ({values}) and the gait need displacements of the feet along "
+                    f"{axis} up to {x:.3g} m, expected at most {limit:.3g} m: choose a smaller "
+                    "command, or a shorter period"
+                )
 
     def _interpolated(self, displacement: Float[Array, "3"]) -> Float[Array, " n"]:
         positions = jnp.asarray(self.positions)
@@ -197,6 +220,20 @@ class GaitPostures(NamedTuple):
         return corners
 
 
+def _at_extremes(
+    function: Callable[[Array, Array], Array], gait: Float[Array, "2"], command: Float[Array, "3"]
+) -> Float[Array, "commands times ..."]:
+    """A function of time and command at 16 times of a period, and for 27 commands.
+
+    The entries of the commands are 0, plus and minus the entries of `command`.
+    """
+    gait, command = jnp.asarray(gait), jnp.asarray(command)
+    times = gait[0] * jnp.arange(16, dtype=gait.dtype) / 16
+    signs = jnp.asarray(list(itertools.product((-1, 0, 1), repeat=3)), gait.dtype)
+    commands = signs * command[None]
+    return jax.vmap(jax.vmap(function, (0, None)), (None, 0))(times, commands)
+
+
 def gait_postures(
     model: Model,
     home: Float[Array, " nq"],
@@ -206,24 +243,35 @@ def gait_postures(
     """The `GaitPostures` of a robot with a free-flying base and joints of one dof.
 
     `home`: the posture; `frames`: the links that touch the ground, in any order and with
-    repetitions; `phases`: their phases. Feet keep their orientation where their legs have six
-    joints or more.
+    repetitions; `phases`: their phases, 0 or 1/2. Feet keep their orientation where their legs have
+    six joints or more.
 
-    Raises ArgumentError for another number of phases than frames, for two phases of one foot, for a
-    joint that moves two feet, and for a foot that is not below the base or that its leg cannot
-    lift.
+    Raises ArgumentError for another robot, for another number of phases than frames, for other
+    phases, for two phases of one foot, if not both phases occur, for a joint that moves two feet,
+    for a foot that is not below the base or that its leg cannot lift, and without gravity.
     """
+    home = arguments.configuration(model, home)
+    _check_robot(model)
     if len(phases) != len(frames):
         raise ArgumentError(
             f"phases has {len(phases)} values, expected {len(frames)}, one per frame"
         )
     found: dict[int, float] = {}
-    for frame, phase in zip(map(model.frame_index, frames), phases):
+    for frame, given in zip(map(model.frame_index, frames), phases):
+        phase = round(2 * given % 2, 6) % 2 / 2
+        if phase not in (0, 0.5):
+            raise ArgumentError(
+                f"phases has {given} for {model.frame_names[frame]!r}, expected 0 or 0.5"
+            )
         if found.setdefault(frame, phase) != phase:
             raise ArgumentError(
                 f"phases has {found[frame]} and {phase} for {model.frame_names[frame]!r}, expected "
                 "one phase per foot"
             )
+    if len(set(found.values())) != 2:
+        raise ArgumentError(
+            f"the feet have the phases {sorted(set(found.values()))}, expected 0 and 0.5"
+        )
     rows = np.array([*found])
     feet = [model.frame_names[row] for row in rows]
     legs = model.topology.movers(np.array(model.frame_bodies)[rows])[:, 1:]  # without the base
@@ -235,6 +283,9 @@ def gait_postures(
     fixed = [name for name, count in zip(model.joint_names[1:], feet_of_joint) if not count]
     locked = (model.joint_names[0], *fixed)
     home = home.at[:7].set(neutral(model)[:7])  # the base is at the world's origin
+    gravity = float(np.linalg.norm(np.asarray(model.gravity)))
+    if not gravity > 0:
+        raise ArgumentError("the gravity of the model is 0, expected a gait under gravity")
     places = np.asarray(frame_placements(model, home).p)[rows]
     for foot, place in zip(feet, places):
         if not place[2] < 0:
@@ -259,9 +310,26 @@ def gait_postures(
     phases_of_feet = np.array([*found.values()])
     positions = positions[:-2].reshape(*COUNTS, -1)
     postures = GaitPostures(
-        positions, low, high, legs.astype(float), places, phases_of_feet, turning
+        positions=positions,
+        low=low,
+        high=high,
+        legs=legs.astype(float),
+        places=places,
+        phases=phases_of_feet,
+        turning=turning,
+        gravity=gravity,
     )
     return cast(postures, model.dtype)
+
+
+def _check_robot(model: Model) -> None:
+    """Raise ArgumentError for a robot without a free-flying base and then joints of one dof."""
+    kinds = joint_kinds(model)
+    if kinds[:1] != [FreeFlyer] or any(nv != 1 for nv in model.joint_nvs[1:]):
+        raise ArgumentError(
+            f"the robot {model.name!r} has the joints {', '.join(model.joint_names[:3])}, ..., "
+            "expected a free-flying base and then joints of one degree of freedom"
+        )
 
 
 @functools.partial(jax.jit, static_argnames=("feet", "rigid", "locked"))

@@ -23,7 +23,7 @@ from ..sensors import Noise, projected_gravity
 from ..so3 import quaternion_conjugate, quaternion_normalize, quaternion_rotate
 from ..tendons import Tendons
 from .environment import Env, Interface, Parameter, pose_by_joint, sizes, substeps, uniform
-from .gait import GRAVITY, GaitPostures
+from .gait import GaitPostures
 
 TIME_STEP = 0.02  # s, between two actions
 SUBSTEPS = 5  # of the physics
@@ -143,7 +143,7 @@ def with_gait(params: LeggedParams, postures: GaitPostures, low: float) -> Legge
     z = -np.mean(np.asarray(postures.places)[:, 2])
     changes = {
         "postures": postures,
-        "gait": np.array([2.5 * np.sqrt(z / GRAVITY), 0.1 * z]),
+        "gait": np.array([2.5 * np.sqrt(z / np.asarray(postures.gravity)), 0.1 * z]),
         "start": np.array([0.03, 0.1]),
         "tilt": 0.5,
         "low": low,

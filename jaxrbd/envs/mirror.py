@@ -23,8 +23,9 @@ from ..algorithms.common_frame import dof_columns
 from ..algorithms.kinematics import forward_kinematics, root_centred
 from ..configuration import neutral
 from ..errors import ArgumentError
-from ..model import Model
+from ..model import Model, arguments
 from ..se3 import Pose
+from ..spatial import inertia_center_of_mass
 from .environment import Env, Parts
 from .legged import LeggedEnv, LeggedParams
 
@@ -37,12 +38,16 @@ _SIGNS = {
 }
 _OF_JOINTS = ("joint_positions_minus_pose", "joint_velocities", "last_action")
 _CLOCK = "sine_and_cosine_of_gait"
-# The largest difference of motion vectors and positions, relative to the height of the base.
+# The largest difference of motion vectors and positions. Positions are relative to the size of the
+# robot: the largest distance of a joint from the base along an axis.
 _TOLERANCE = 1e-3
+# The largest difference of masses and gains, relative to their values, and of centres of mass,
+# relative to the size of the robot. The sides of the files of real robots differ a little.
+_MASS_TOLERANCE = 0.02
 
 
 class SignedPermutation(NamedTuple):
-    """A function from arrays (..., n) to arrays (..., n) that exchanges entries and their signs.
+    """A function from arrays (..., n) to arrays (..., n): it permutes the entries and sets signs.
 
     Entry i of the result is `signs[i]` times the entry `places[i]`.
     """
@@ -68,10 +73,13 @@ def mirror_image(env: Env, params: LeggedParams | None = None, entry: str | None
     - `params`: its parameters (default: `env.default_params()`);
     - `entry`: if its observations are dicts, the entry that the result is for.
 
-    In the posture `home`, the robot looks the same in the mirror; its joints have one degree of
-    freedom. The gait of the image may be half a period later: the sine and the cosine of the gait
-    then change their signs. Raises ArgumentError, which names the joint, the foot or the part of
-    the observation, for a robot or an environment that has no mirror image.
+    In the posture `home`, the robot looks the same in the mirror: the axes and places of the
+    joints, the masses and centres of mass of their bodies, the strokes and the gains are compared,
+    and with a gait the feet. The joints have one degree of freedom. The gait of the image may be
+    half a period later: the sine and the cosine of the gait then change their signs.
+
+    Raises ArgumentError, which names the joint, the foot or the part of the observation, for a
+    robot or an environment that has no mirror image.
     """
     given: Any = env.default_params() if params is None else params
     inner: Any = env
@@ -86,9 +94,11 @@ def mirror_image(env: Env, params: LeggedParams | None = None, entry: str | None
     if entry not in entries:
         raise ArgumentError(f"entry is {entry!r}, expected {', '.join(sorted(map(str, entries)))}")
     model = given.model
-    home = given.home.at[:7].set(neutral(model)[:7])  # the base is at the world's origin
+    base = neutral(model)[:7]  # the base is at the world's origin
+    home = arguments.configuration(model, given.home, "params.home").at[:7].set(base)
     X_WB = root_centred(forward_kinematics(model, home))
     joints = _mirrored_joints(model, X_WB)
+    _check_bodies(given, X_WB, joints)
     clock = 1 if inner.phases is None else _clock_sign(given, X_WB, inner.phases)
     return Mirror(_mirrored_parts(entries[entry], joints, clock), joints)
 
@@ -113,20 +123,26 @@ def _mirrored_joints(model: Model, X_WB: Pose) -> SignedPermutation:
     """The image of values of the joints after the base, for the poses of the bodies."""
     n = model.nv - 6
     if model.nq != 7 + n or len(model.joint_names) != 1 + n:
-        raise ArgumentError("the robot has joints of several degrees of freedom, expected hinges")
+        raise ArgumentError(
+            "the robot has other joints, expected a free-flying base and then joints of one degree "
+            "of freedom"
+        )
     motions = np.asarray(dof_columns(model, X_WB))[6:]
     origins = np.asarray(X_WB.p)[np.array(model.topology.dof_body)[6:]]
-    tolerance = _TOLERANCE * max(1.0, float(np.abs(origins).max(initial=0.0)))
+    tolerance = _TOLERANCE * _size(origins)
     image_signs, places, signs = np.array([1, -1, 1, -1, 1, -1]), [], []
     for i in range(n):
         # Two joints can have one axis: then the origins of their bodies differ.
         distance = np.linalg.norm(origins - origins[i] * image_signs[:3], axis=1)
         image = motions[i] * image_signs
+        # The linear part at the base is a lever arm of a hinge, or the direction of a slide.
+        linear = max(_size(origins), float(np.linalg.norm(image[:3])))
+        scale = np.repeat([linear, 1.0], 3)
         found = [
             (distance[j], j, sign)
             for j in range(n)
             for sign in (1, -1)
-            if np.abs(image - sign * motions[j]).max() < tolerance
+            if np.max(np.abs(image - sign * motions[j]) / scale) < _TOLERANCE
         ]
         nearest = min(found, default=None)
         close = [j for d, j, _ in found if nearest and d < nearest[0] + tolerance]
@@ -136,9 +152,47 @@ def _mirrored_joints(model: Model, X_WB: Pose) -> SignedPermutation:
             )
         places.append(nearest[1])
         signs.append(nearest[2])
-    # The image of a joint has the value of the joint.
+    # Joint places[i] of the image has signs[i] times the value of joint i.
     order = np.argsort(places)
     return SignedPermutation(tuple(order.tolist()), tuple(np.array(signs)[order].tolist()))
+
+
+def _size(points: np.ndarray) -> float:
+    """The largest coordinate of points (n, 3), as a size of a robot."""
+    return float(np.abs(points).max(initial=0.0)) or 1.0
+
+
+def _check_bodies(params: LeggedParams, X_WB: Pose, joints: SignedPermutation) -> None:
+    """Raise ArgumentError if bodies or controls of two mirrored joints differ."""
+    model, image = params.model, np.array(joints.places)
+    bodies = np.array(model.topology.dof_body)[6:]
+    masses = np.asarray(model.inertia)[:, 0]
+    centres = np.asarray(inertia_center_of_mass(model.inertia))
+    points = np.asarray(X_WB.p) + (np.asarray(X_WB.R) @ centres[..., None])[..., 0]
+    size = _size(np.asarray(X_WB.p)[bodies])
+    distance = np.linalg.norm(points[bodies][image] - points[bodies] * [1, -1, 1], axis=1) / size
+    n = len(bodies)
+    control = params.control
+    values = {
+        "mass of the body": masses[bodies],
+        "stroke": np.broadcast_to(params.stroke, n),
+        "stiffness": np.asarray(control.stiffness)[6:],
+        "damping": np.asarray(control.damping)[6:],
+        "effort": np.asarray(control.effort)[6:],
+    }
+    for i in range(n):
+        here, there = (model.joint_names[1 + j] for j in (i, image[i]))
+        if distance[i] > _MASS_TOLERANCE:
+            raise ArgumentError(
+                f"the bodies of joint {here!r} and of its mirror image {there!r} have other "
+                "orientations or centres of mass in the posture, expected the same"
+            )
+        for name, x in values.items():
+            if not np.isclose(x[i], x[image[i]], rtol=_MASS_TOLERANCE, atol=0):
+                raise ArgumentError(
+                    f"the {name} is {x[i]:.6g} for joint {here!r} and {x[image[i]]:.6g} for its "
+                    f"mirror image {there!r}, expected the same"
+                )
 
 
 def _clock_sign(params: LeggedParams, X_WB: Pose, phases: tuple[float, ...]) -> int:
@@ -153,7 +207,7 @@ def _clock_sign(params: LeggedParams, X_WB: Pose, phases: tuple[float, ...]) -> 
         distance = np.linalg.norm(points - image, axis=1)
         nearest = int(np.argmin(distance))
         name = model.frame_names[model.frame_index(frame)]
-        if not distance[nearest] < _TOLERANCE * max(1.0, float(np.abs(points).max())):
+        if not distance[nearest] < _TOLERANCE * _size(points):
             raise ArgumentError(f"the foot {name!r} has no mirror image in the posture")
         shifts.add(round((phases[nearest] - phase) % 1, 6) % 1)
     if len(shifts) != 1 or not shifts <= {0, 0.5}:

@@ -148,6 +148,7 @@ def _params(env: MjcfWalk, robot: Imported, scene: Scene) -> legged.LeggedParams
         params = legged.with_gait(params, postures, low=0.7 * height)
     targets = params.home[None, 7:]
     if params.postures is not None:
+        params.postures.check_command(params.gait, params.command)
         targets = params.postures.extreme_positions(params.gait, params.command, params.home[7:])
     _require_reachable_targets(robot, motors, np.asarray(targets), np.asarray(env.stroke))
     acting = {

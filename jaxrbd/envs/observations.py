@@ -19,7 +19,7 @@ from jaxtyping import Float
 
 from ..errors import ArgumentError
 from ..model import arguments
-from .environment import Env, Parts, Physics, Wrapper, checked_env, name_and_settings
+from .environment import Env, Observation, Parts, Physics, Wrapper, checked_env, name_and_settings
 
 POLICY_ENTRY, CRITIC_ENTRY = "state", "privileged_state"
 
@@ -110,10 +110,12 @@ class HistoryPhysics(NamedTuple):
     """The physical state of an environment with a history.
 
     - `physics`: the physical state of the environment that it contains;
-    - `past` (length, m): the last observations, the newest one first.
+    - `newest`: its last observation, with the noise of this observation;
+    - `past` (length, m): the last observations, or their entries, the newest one first.
     """
 
     physics: Physics
+    newest: Observation
     past: Float[Array, "length m"]
 
 
@@ -130,7 +132,8 @@ class History(_OtherObservations):
       k steps before "x[-k]";
     - physics: a `HistoryPhysics`; parameters, actions and rewards: those of `env`.
 
-    The noise of an observation does not change while it is in the history. Raises ArgumentError for
+    The noise of an observation does not change while it is in the history, and all entries have the
+    noise of one observation. Raises ArgumentError for
     a length below 1, and for an entry that the observations do not have.
     """
 
@@ -156,20 +159,23 @@ class History(_OtherObservations):
     def initial(self, params, key):
         key, sensor_key = jax.random.split(key)
         physics = self.env.initial(params, key)
-        first = self._newest(self.env.observe(params, physics, sensor_key))
-        return HistoryPhysics(physics, jnp.broadcast_to(first, (self.length, *first.shape)))
+        observation = self.env.observe(params, physics, sensor_key)
+        first = self._newest(observation)
+        past = jnp.broadcast_to(first, (self.length, *first.shape))
+        return HistoryPhysics(physics, observation, past)
 
     def advance(self, params, physics, action, key):
         key, sensor_key = jax.random.split(key)
         after = self.env.advance(params, physics.physics, action, key)
-        newest = self._newest(self.env.observe(params, after, sensor_key))
-        return HistoryPhysics(after, jnp.concatenate([newest[None], physics.past[:-1]]))
+        observation = self.env.observe(params, after, sensor_key)
+        past = jnp.concatenate([self._newest(observation)[None], physics.past[:-1]])
+        return HistoryPhysics(after, observation, past)
 
     def observe(self, params, physics, key):
         past = physics.past.ravel()
         if self.entry is None:
             return past
-        return {**self.env.observe(params, physics.physics, key), self.entry: past}
+        return {**physics.newest, self.entry: past}
 
     def terms(self, params, before, action, after):
         return self.env.terms(params, before.physics, action, after.physics)

@@ -141,7 +141,9 @@ def _params_of_each(walkers: Sequence[LeggedEnv]) -> LeggedParams:
         is_leaf=lambda x: x is None,
     )
     strokes = [
-        np.append(np.zeros(6), np.broadcast_to(params.stroke, params.model.nv - 6))
+        np.append(np.zeros(6), np.broadcast_to(params.stroke, params.model.nv - 6)).astype(
+            params.model.dtype
+        )
         for params in each
     ]
     phases = None

@@ -35,7 +35,6 @@ from .networks import (
     new_policy,
     no_statistics,
     observation_size,
-    progress,
     with_observations,
 )
 from .optimiser import Adam, with_limited_gradient
@@ -112,8 +111,8 @@ class Apg:
         """The state after one update, and its metrics."""
         key, noise_key = jax.random.split(state.key)
         shape = self.horizon, self.batch, env.action_size
-        completed = progress(self, state.statistics)
-        noise = draw_noise(noise_key, shape, state.policy.log_std.dtype, self.last_noise, completed)
+        progress = self._adam().progress(state.optimiser)
+        noise = draw_noise(noise_key, shape, state.policy.log_std.dtype, self.last_noise, progress)
 
         def loss(policy: Policy) -> tuple[Array, tuple[State, Window]]:
             return self.loss(env, params, policy, state, noise)

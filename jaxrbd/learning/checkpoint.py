@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any
+import re
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -54,37 +55,83 @@ def load_checkpoint(path: str | os.PathLike[str], like: Any) -> Any:
     have another kind. Raises SavedFileError, which names the file, if the file cannot be read, is
     damaged, is of another kind, or has other arrays than `like`.
     """
+    return _tree(path, _stored(path), _named(like), like, "this training")
 
-    def failure(why: str) -> SavedFileError:
-        return SavedFileError(why, file=os.fspath(path))
 
+def load_part(path: str | os.PathLike[str], field: str, like: Any) -> Any | None:
+    """One field of a checkpoint whose pytree is a named tuple; None if it has no such field.
+
+    `like`: a pytree with the structure, shapes and dtypes of the field. Errors as in
+    `load_checkpoint`.
+    """
+    name = f".{field}"
+    # The name of an array is the path to it: after the field, another field or an index.
+    stored = [x for x in _stored(path) if re.match(rf"\.{re.escape(field)}\b", x.name)]
+    if not stored:
+        return None
+    expected = {name + rest: x for rest, x in _named(like).items()}
+    return _tree(path, stored, expected, like, f"the {field} of this training")
+
+
+class _Stored(NamedTuple):
+    """An array of a checkpoint: what the header states about it, and its bytes."""
+
+    entry: dict[str, Any]
+    data: bytes
+
+    @property
+    def name(self) -> str:
+        return self.entry["name"]
+
+
+def _failure(path: str | os.PathLike[str], why: str) -> SavedFileError:
+    return SavedFileError(why, file=os.fspath(path))
+
+
+def _stored(path: str | os.PathLike[str]) -> list[_Stored]:
+    """The arrays of a checkpoint, in their order."""
     header, body = read_sealed(path, "checkpoint", VERSION)
-    expected, found = _named(like), header.get("arrays")
-    if not isinstance(found, list) or len(found) != len(expected):
-        raise failure(f"it has other arrays than this training, which has {len(expected)}")
-    kinds = []
-    for entry, (name, x) in zip(found, expected.items()):
-        kind = entry.get("key") if isinstance(entry, dict) and _is_key(x) else None
-        try:
-            data = _shape(x) if kind is None else _key_data(x, kind)
-        except (TypeError, ValueError):
-            raise failure(f"it has keys of the kind {kind!r}, which JAX does not have") from None
-        wanted = _entry(name, data, kind)
-        if entry != wanted:
-            raise failure(f"it has the array {entry}, expected {wanted}")
-        kinds.append(kind)
-    dtypes = [np.dtype(entry["dtype"]).newbyteorder("<") for entry in found]
-    shapes = [tuple(entry["shape"]) for entry in found]
-    sizes = [dtype.itemsize * math.prod(shape) for dtype, shape in zip(dtypes, shapes)]
-    if sum(sizes) != len(body):
-        raise failure(f"its arrays are {len(body)} bytes, expected {sum(sizes)}")
-    starts = np.cumsum([0, *sizes])
+    stored: list[_Stored] = []
+    end = 0
+    try:
+        for entry in header["arrays"]:
+            size = np.dtype(entry["dtype"]).itemsize * math.prod(entry["shape"])
+            stored.append(_Stored({**entry, "name": str(entry["name"])}, body[end : end + size]))
+            end += size
+    except (KeyError, TypeError, ValueError):
+        raise _failure(path, "it has no valid list of arrays") from None
+    if end != len(body):
+        raise _failure(path, f"its arrays are {len(body)} bytes, expected {end}")
+    return stored
+
+
+def _tree(
+    path: str | os.PathLike[str],
+    stored: list[_Stored],
+    expected: dict[str, Any],
+    like: Any,
+    owner: str,
+) -> Any:
+    """The stored arrays as a pytree like `like`, whose leaves have the names of `expected`.
+
+    `owner`: what the arrays belong to, for the message.
+    """
+    if len(stored) != len(expected):
+        raise _failure(path, f"it has other arrays than {owner}, which has {len(expected)}")
     leaves = []
-    for x, kind, dtype, shape, begin, end in zip(
-        expected.values(), kinds, dtypes, shapes, starts, starts[1:]
-    ):
-        values = np.frombuffer(body[begin:end], dtype).reshape(shape)
-        array = jnp.asarray(values.astype(dtype.newbyteorder("=")))
+    for (entry, data), (name, x) in zip(stored, expected.items()):
+        kind = entry.get("key") if _is_key(x) else None
+        try:
+            described = _shape(x) if kind is None else _key_data(x, kind)
+        except (TypeError, ValueError):
+            why = f"it has keys of the kind {kind!r}, which JAX does not have"
+            raise _failure(path, why) from None
+        wanted = _entry(name, described, kind)
+        if entry != wanted:
+            raise _failure(path, f"it has the array {entry}, expected {wanted}")
+        dtype = np.dtype(entry["dtype"])
+        values = np.frombuffer(data, dtype.newbyteorder("<")).reshape(entry["shape"])
+        array = jnp.asarray(values.astype(dtype))
         leaves.append(jax.random.wrap_key_data(array, impl=kind) if _is_key(x) else array)
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
 

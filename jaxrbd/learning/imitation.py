@@ -29,7 +29,6 @@ from jaxtyping import Float, PRNGKeyArray
 from ..envs import State, Vectorized
 from ..envs.environment import Observation
 from ..errors import ArgumentError
-from ..model import arguments
 from . import networks
 from .networks import Policy, PolicyNetwork, act, new_policy, no_statistics, with_observations
 from .optimiser import Adam
@@ -82,8 +81,7 @@ class Imitation:
         for name, function in (("teacher", self.teacher), ("weights", self.weights)):
             if not callable(function) and not (name == "weights" and function is None):
                 raise ArgumentError(f"{name} is {function!r}, expected a function of observations")
-        arguments.require_counts(sweeps=self.sweeps, updates=self.updates)
-        check_parts(self.batch, self.horizon, "parts", self.parts)
+        check_parts(self, "parts", "sweeps", "updates")
 
     @property
     def update_steps(self) -> int:
@@ -128,7 +126,7 @@ class Imitation:
         dtype, k = state.policy.log_std.dtype, env.action_size
         noise = jax.random.normal(noise_key, (self.horizon, self.batch, k), dtype)
         # The share of the environments that the teacher controls.
-        share = jnp.maximum(1 - 2 * networks.progress(self, state.statistics), 0)
+        share = jnp.maximum(1 - 2 * self._adam().progress(state.optimiser), 0)
         by_teacher = jax.random.uniform(control_key, (self.batch, 1), dtype) < share
 
         def actions(observation: Observation, noise: Array) -> Array:

@@ -65,12 +65,12 @@ class SymmetricNetwork(eqx.Module):
     mirror: Mirror = eqx.field(static=True)
 
     def __call__(self, x: Float[Array, "... m"]) -> Float[Array, "... k"]:
-        """The actions for observations, shifted and scaled to the mean 0 and the variance 1."""
+        """The means of the actions before tanh, for normalised observations x."""
         image = self.mirror.action(apply(self.network, self.mirror.observation(x)))
         return (apply(self.network, x) + image) / 2
 
     def as_layers(self) -> Network:
-        """The same function as layers of twice the width: one half for each side.
+        """The same function as layers of twice the width, one half for each side, or as one layer.
 
         Raises ArgumentError if the network of one side is not made of layers.
         """
@@ -78,14 +78,18 @@ class SymmetricNetwork(eqx.Module):
             raise ArgumentError(
                 f"the network of one side is {type(self.network).__name__}, expected layers"
             )
-        first, *middle, last = self.network
+        first, *middle = self.network
+        image = self.mirror.action
         mirrored = self.mirror.observation(jnp.eye(len(first.weight), dtype=first.weight.dtype))
+        if not middle:
+            weight = (first.weight + image(mirrored @ first.weight)) / 2
+            return (Layer(weight, (first.bias + image(first.bias)) / 2),)
+        *middle, last = middle
         weight = jnp.concatenate([first.weight, mirrored @ first.weight], axis=1)
         twice = [Layer(weight, jnp.tile(first.bias, 2))]
         for layer in middle:
             weight = jnp.kron(jnp.eye(2, dtype=layer.weight.dtype), layer.weight)
             twice.append(Layer(weight, jnp.tile(layer.bias, 2)))
-        image = self.mirror.action
         weight = jnp.concatenate([last.weight, image(last.weight)]) / 2
         return (*twice, Layer(weight, (last.bias + image(last.bias)) / 2))
 
@@ -97,9 +101,9 @@ class Symmetric:
     - `mirror`: the mirror image of observations and actions, such as `envs.mirror_image(env)`;
     - `network`: makes the network f of which the result is symmetric (default: layers).
 
-    The action for a normalised observation x is `(f(x) + A f(O x)) / 2`, with the images O and A of
-    observations and actions. So the action for `O x` is the image of the action for x. The
-    normalisation is symmetric as far as the observations of the training are.
+    The mean of the action before tanh, for a normalised observation x, is `(f(x) + A f(O x)) / 2`,
+    with the images O and A of observations and actions. So the action for `O x` is the image of the
+    action for x. The normalisation is symmetric as far as the observations of the training are.
 
     As a function, it raises ArgumentError if the sizes of observations or actions are not those of
     the mirror.

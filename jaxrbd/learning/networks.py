@@ -125,12 +125,6 @@ def entry(name: str | None, x: Any) -> Any:
     return x if name is None else x[name]
 
 
-def progress(algorithm: Any, statistics: ObservationStatistics) -> Float[Array, ""]:
-    """The completed share of the updates of an algorithm, from the number of observations."""
-    samples = entry(algorithm.policy_observation, statistics).samples
-    return samples / (algorithm.updates * algorithm.update_steps)
-
-
 def normalised(
     statistics: ObservationStatistics, observation: Observation, name: str | None
 ) -> Float[Array, "... m"]:

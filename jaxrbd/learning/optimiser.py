@@ -46,6 +46,12 @@ class Adam(NamedTuple):
             changes, state = self._chain().update(gradient, state, params)
             return Update(optax.apply_updates(params, changes), state, norm)
 
+    def progress(self, state: Any) -> Float[Array, ""]:
+        """The share of the steps up to now among all `updates` steps, at most 1."""
+        _, (adam, *_) = state
+        dtype = jax.tree.leaves(adam.mu)[0].dtype
+        return jnp.minimum(adam.count.astype(dtype) / max(self.updates, 1), 1)
+
     def _chain(self) -> Any:
         optax = optax_module()
         rate = optax.linear_schedule(self.rate, self.last_rate, max(self.updates, 1))

@@ -33,7 +33,6 @@ from jaxtyping import Float, PRNGKeyArray
 from .._math.ranks import plus, times
 from ..envs import State, Vectorized
 from ..envs.environment import Observation
-from ..model import arguments
 from .networks import (
     Network,
     ObservationStatistics,
@@ -52,6 +51,7 @@ from .networks import (
 from .optimiser import Adam
 from .rollouts import (
     Episodes,
+    check_fractions,
     check_parts,
     lambda_returns,
     no_episodes,
@@ -125,8 +125,8 @@ class Ppo:
     updates: int = 500
 
     def __post_init__(self):
-        arguments.require_counts(sweeps=self.sweeps, updates=self.updates)
-        check_parts(self.batch, self.horizon, "parts", self.parts)
+        check_parts(self, "parts", "sweeps", "updates")
+        check_fractions(self, "discount", "trace")
 
     @property
     def update_steps(self) -> int:

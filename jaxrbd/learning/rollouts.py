@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
@@ -60,12 +61,15 @@ def start(env: Vectorized, params: Any, key: PRNGKeyArray, size: int) -> State:
     return states._replace(steps=steps)
 
 
-def check_parts(batch: int, horizon: int, name: str, parts: int) -> None:
+def check_parts(algorithm: Any, name: str, *counts: str) -> None:
     """Raise ArgumentError if the samples of a window cannot be divided into equal parts.
 
-    `name`: the setting that has the number of parts. Checks `batch` and `horizon` too.
+    `name`: the setting that has the number of parts. The settings `batch`, `horizon` and `counts`
+    must be 1 or more.
     """
-    arguments.require_counts(batch=batch, horizon=horizon)
+    names = "batch", "horizon", *counts
+    arguments.require_counts(**{name: getattr(algorithm, name) for name in names})
+    batch, horizon, parts = algorithm.batch, algorithm.horizon, getattr(algorithm, name)
     count = batch * horizon
     if parts < 1 or count % parts:
         divisors = [n for n in range(1, count + 1) if count % n == 0]
@@ -75,6 +79,13 @@ def check_parts(batch: int, horizon: int, name: str, parts: int) -> None:
             f"{name} is {parts}, expected a divisor of the number of samples of a window, batch * "
             f"horizon = {batch} * {horizon} = {count}, such as {below} or {above}"
         )
+
+
+def check_fractions(algorithm: Any, *names: str) -> None:
+    """Raise ArgumentError if one of these settings is not between 0 and 1."""
+    for name in names:
+        value = np.asarray(getattr(algorithm, name))
+        arguments.require(value, lambda x: (x >= 0) & (x <= 1), name, "a number from 0 to 1")
 
 
 def shuffled(key: PRNGKeyArray, count: int, sweeps: int, parts: int) -> Int[Array, "m k"]:

@@ -96,7 +96,8 @@ class Shac:
     updates: int = 500
 
     def __post_init__(self):
-        rollouts.check_parts(self.batch, self.horizon, "critic_batches", self.critic_batches)
+        rollouts.check_parts(self, "critic_batches", "critic_sweeps", "updates")
+        rollouts.check_fractions(self, "discount", "trace", "target_share")
 
     @property
     def update_steps(self) -> int:
@@ -136,7 +137,7 @@ class Shac:
         """The state after one update, and its metrics."""
         key, noise_key, critic_key = jax.random.split(state.key, 3)
         shape = self.horizon, self.batch, env.action_size
-        progress = networks.progress(self, state.statistics)
+        progress = self._adam().progress(state.policy_optimiser)
         noise = draw_noise(noise_key, shape, state.policy.log_std.dtype, self.last_noise, progress)
 
         def loss(policy: Policy) -> tuple[Array, tuple[State, Window]]:

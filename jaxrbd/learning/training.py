@@ -21,13 +21,16 @@ from ..errors import ArgumentError, SavedFileError, TrainingError
 from ..model import arguments
 from ..sharding import with_auto_axes
 from .apg import Apg
-from .checkpoint import load_checkpoint, read_description, save_checkpoint
+from .checkpoint import load_checkpoint, load_part, read_description, save_checkpoint
 from .imitation import Imitation
 from .ppo import Ppo
 from .shac import Shac
 
 # Settings in which a continued training may differ: its length, and the ends of its schedules.
 CHANGEABLE = ("updates", "last_rate", "last_noise")
+
+# What a training takes over from another one; see `Training.start_from`.
+_LEARNED = ("policy", "critic", "target_critic", "statistics")
 
 ALGORITHMS: dict[str, type] = {"shac": Shac, "apg": Apg, "ppo": Ppo}
 Algorithm = Shac | Apg | Ppo | Imitation
@@ -86,8 +89,9 @@ class Training:
       results. Each device has a copy of the networks. The results differ by rounding from those of
       one device.
 
-    `state` is the state of the algorithm, and `records` has one `Record` per update up to now. The
-    attributes change while `run` is iterated.
+    `state` is the state of the algorithm, and `records` has one `Record` per update up to now;
+    both change while `run` is iterated. `started_from` describes the checkpoint of `start_from`,
+    and is None without it.
     """
 
     def __init__(
@@ -108,6 +112,7 @@ class Training:
             mesh = with_auto_axes(mesh)
         batch = vectorize(env if isinstance(env, AutoReset) else auto_reset(env), params_axes, mesh)
         self.records: list[Record] = []
+        self.started_from: dict[str, Any] | None = None
         self._init = jax.jit(lambda params, key: algorithm.init(batch, params, key))
         self._update = jax.jit(lambda params, state: algorithm.update(batch, params, state))
         self.state = self._init(self.params, jax.random.key(seed))
@@ -165,6 +170,8 @@ class Training:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint; see `save_checkpoint`."""
         about = {**self._about(), "records": [list(record) for record in self.records]}
+        if self.started_from is not None:
+            about["started_from"] = self.started_from
         save_checkpoint(path, about, self.state)
 
     def load(self, path: str | os.PathLike[str]) -> None:
@@ -198,6 +205,36 @@ class Training:
                 file=os.fspath(path),
             )
         self.state, self.records = state, records
+        self.started_from = about.get("started_from")
+
+    def start_from(self, path: str | os.PathLike[str]) -> None:
+        """Start with what another training has learned, for example on easier ground.
+
+        The policy with its noise, the critics and the statistics of the observations are those of
+        the checkpoint; a critic that the file does not have stays new. The environment, its
+        parameters, the algorithm and its settings may differ, but the networks need the same sizes
+        and dtypes. The optimisers and the schedules start anew.
+
+        Raises ArgumentError for a training that has records, and SavedFileError for a file that is
+        damaged or has no policy, or whose networks are of other sizes; the message names the first
+        different array.
+        """
+        if self.records:
+            raise ArgumentError(
+                f"the training has {len(self.records)} updates, expected a new training"
+            )
+        like = jax.eval_shape(lambda: self.state)._asdict()
+        parts = {name: load_part(path, name, like[name]) for name in _LEARNED if name in like}
+        for name in ("policy", "statistics"):
+            if parts[name] is None:
+                raise SavedFileError(f"it has no {name}", file=os.fspath(path))
+        if "target_critic" in parts and parts["target_critic"] is None:
+            parts["target_critic"] = parts["critic"]
+        about = read_description(path)
+        found = {name: x for name, x in parts.items() if x is not None}
+        self.state = self.state._replace(**found)
+        self.started_from = {name: about.get(name) for name in ("task", "algorithm", "seed")}
+        self.started_from["updates"] = len(about.get("records") or ())
 
     def policy(self) -> Callable[[Observation], Array]:
         """The trained policy without noise: a function of observations, of any batch axes."""

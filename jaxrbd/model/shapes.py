@@ -80,6 +80,7 @@ class Ellipsoid(eqx.Module):
     """An ellipsoid with the semi-axes `radii` (3,) along the axes of its frame, in m.
 
     `rounding` () in m: the distance from the ellipsoid within which points belong to the shape.
+    Distances are exact if the largest radius is at most 100 times the smallest one.
     """
 
     radii: Float[Parameter, "3"]

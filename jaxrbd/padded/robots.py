@@ -101,7 +101,12 @@ class PaddedRobots:
             )
         rows: list[Array] = []
         for i, (part, places) in enumerate(zip(parts, index)):
-            x = jnp.asarray(part, self.model.dtype)
+            x = jnp.asarray(part)
+            if x.dtype != self.model.dtype:
+                raise ArgumentError(
+                    f"{name}[{i}] of robot {self.names[i]!r} has dtype {x.dtype}, expected "
+                    f"{self.model.dtype}, the dtype of the model"
+                )
             if x.shape[-1:] != places.shape or (rows and x.shape[:-1] != rows[0].shape[:-1]):
                 leading = rows[0].shape[:-1] if rows else x.shape[:-1]
                 raise ArgumentError(
