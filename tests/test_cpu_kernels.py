@@ -83,10 +83,10 @@ print(cpu_kernels.count_kernels(program.compiled.as_text()))
 """
 
 
-# Of these, about 110 and 140 are for spinning bodies and for the search along a step, and 30 and 70
-# for states that diverge.
+# Of these, about 110 and 140 are for spinning bodies and for the search along a step, and 130 and
+# 170 for values that are not finite: states, actions, observations and reward terms.
 @pytest.mark.slow
-@pytest.mark.parametrize(("step", "bound"), [("stored", 850), ("computed again", 1000)])
+@pytest.mark.parametrize(("step", "bound"), [("stored", 960), ("computed again", 1120)])
 def test_kernels_of_the_gradient_of_an_environment_have_bounds(step, bound, as_for_users):
     """With a stored step, and with a step that is computed again."""
     assert int(common.python("-c", ENVIRONMENT, step)) <= bound

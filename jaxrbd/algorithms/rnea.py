@@ -28,7 +28,8 @@ def rnea(
 ) -> Float[Array, " nv"]:
     """Joint forces that give the robot the acceleration a: `M(q) a + bias(q, v) - J^T f_ext`.
 
-    - `q` (nq,) or its `Kinematics`, `v` (nv,), `a` (nv,): configuration, velocity, acceleration;
+    - `q` (nq,) or its `Kinematics`, `v` (nv,), `a` (nv,): configuration, velocity, and its time
+      derivative. The velocity of a free-flyer is in the axes of its body;
     - `f_ext` (nb, 6): external force on each body, [N; N m], in the body's frame (default zero).
       `external_force` computes `f_ext` from a wrench on a frame.
 
@@ -52,8 +53,9 @@ def joint_wrenches(
     """Forces that the joints transmit from parent to child, `[N; N m]`, (nb, 6).
 
     Row i is the whole spatial force that joint i applies to body i, in the frame of body i. It
-    includes the constraint force of the joint and the driving force of its motor. Arguments as for
-    `rnea`. Source: Featherstone, table 5.1: `f_i` after the backward pass.
+    includes the constraint force of the joint and the driving force of its motor, but not the force
+    that accelerates the armature. Arguments as for `rnea`. Source: Featherstone, table 5.1: `f_i`
+    after the backward pass.
     """
     X = poses_in_parents(model, q)
     q = configuration_of(q)

@@ -14,8 +14,8 @@ capsule a segment. A core states five functions of vectors (3,) in the frame of 
 - `face(n, change)`: points (k, 3) of the face or edge that is farthest in the direction n. Point i
   is a farthest one in the direction n + change i; so they are in the order of the changes (k, 3).
 
-The convex hull of points has only `support`, `extent` and `face`. For the other functions it is
-replaced by one of its triangles (`hulls.py`).
+The convex hull of points has only `support`, `extent` and `face`, and `corner` and `corner_points`
+for `hulls.py`. For the other functions it is replaced by one of its triangles, which has no `face`.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class CylinderCore(eqx.Module):
         radius = self.sizes[0]
         room = radius * radius - jnp.dot(u[:2], u[:2])
         square, slope = jnp.dot(step[:2], step[:2]), jnp.dot(step[:2], u[:2])
-        inside = (room > _on_face(room) * radius * radius) & (square > 0)
+        inside = (room > _face_tolerance(room) * radius * radius) & (square > 0)
         root = jnp.sqrt(jnp.where(inside, slope * slope + square * room, 1))
         # Both forms are equal; each one subtracts no similar numbers for one sign of the slope.
         outwards = slope > 0
@@ -172,8 +172,8 @@ class TriangleCore(eqx.Module):
     corners: Float[Array, "3 3"]
 
     def nearest(self, x: Float[Array, "3"]) -> tuple[Array, Array]:
-        weights, across = triangle_weights(self.corners - x[None])
-        return matmul(weights, self.corners), across
+        weights, derivative = triangle_weights(self.corners - x[None])
+        return matmul(weights, self.corners), derivative
 
     def support(self, n: Float[Array, "3"]) -> Array:
         return _middle_of_farthest(self.corners, n)
@@ -181,7 +181,7 @@ class TriangleCore(eqx.Module):
     def flat_part(self, u: Float[Array, "3"], step: Float[Array, "3"]) -> Array:
         room, known = _face_weights(self.corners - u[None])
         end, _ = _face_weights(self.corners - (u + step)[None])
-        leaves = known & (room > _on_face(room)) & (end < 0)
+        leaves = known & (room > _face_tolerance(room)) & (end < 0)
         return jnp.min(jnp.where(leaves, room / jnp.where(leaves, room - end, 1), 1))
 
     def extent(self) -> Array:
@@ -257,7 +257,7 @@ def triangle_weights(corners: Array) -> tuple[Array, Array]:
     edge = edges[best] / jnp.sqrt(jnp.where(moves, square[best], 1))
     edge_part = jnp.where(moves, edge[:, None] * edge[None], 0)
     on_face, known = _face_weights(corners)
-    inside = known & (jnp.min(on_face) > -_on_face(on_face))
+    inside = known & (jnp.min(on_face) > -_face_tolerance(on_face))
     normal = jnp.cross(edges[0], edges[1])
     normal = normal / jnp.sqrt(jnp.where(inside, jnp.dot(normal, normal), 1))
     face_part = identity - normal[:, None] * normal[None]
@@ -320,11 +320,11 @@ def _part_in_box(u: Array, step: Array, half_sizes: Array) -> Array:
     """`flat_part` of a box of any dimension."""
     room = jnp.where(step > 0, half_sizes - u, half_sizes + u)
     length = jnp.abs(step)
-    leaves = (room > _on_face(room) * half_sizes) & (length > room)
+    leaves = (room > _face_tolerance(room) * half_sizes) & (length > room)
     return jnp.min(jnp.where(leaves, room / jnp.where(leaves, length, 1), 1))
 
 
-def _on_face(x: Array) -> float:
+def _face_tolerance(x: Array) -> float:
     """A point within this fraction of a size from a face is on the face; for the dtype of x."""
     return max(1e-9, 16 * float(jnp.finfo(x.dtype).eps))
 

@@ -53,7 +53,8 @@ _FEW = 5
 _VISITS, _TURNS = 12, 30
 # Overlapping cores move apart until their distance is this fraction of their size.
 GAP = 0.03
-# The third candidate for the next direction is the first one with a change that is larger by this.
+# The third candidate for the next direction changes it by this factor times the change of the first
+# candidate.
 _EXTRAPOLATION = 8.0
 
 
@@ -98,7 +99,7 @@ class Touch(NamedTuple):
     """Where two cores are nearest to each other, in the frame of b.
 
     - `n` (3,): the unit vector from a to b;
-    - `gap` (): the distance after b has moved by s along n: by nothing, if the cores are apart;
+    - `gap` (): the distance of the cores. Cores that overlap are first moved apart, b by s along n;
     - `u` (3,): the point of b that is then nearest to a;
     - `apart` (): whether the cores are apart;
     - `corners` (3, 2): for hulls, the corners of the triangles with the nearest points.

@@ -56,7 +56,7 @@ TOLERANCE = 1000
 MAX_STEPS = 200
 # Bounds for the slope at the end of a line search, as multiples of the slope at its start, which is
 # negative: the function may still fall at half the first slope, or rise at a tenth of it.
-LARGEST_FALL, LARGEST_RISE = 0.5, -0.1
+LARGEST_FALL_RATIO, LARGEST_RISE_RATIO = 0.5, -0.1
 MAX_TRIALS = 20
 # On a GPU, the largest number of entries of the matrices for which one kernel computes the minimum.
 # The time to compile the kernel grows with this number.
@@ -279,8 +279,8 @@ def _minimise(partition: Partition, problem: Problem) -> Minimum:
             reached = linear + fraction * quadratic - power
             trials = search.trials + 1
             # The whole step is accepted also if the slope is still steep: no step is made longer.
-            accepted = (reached <= LARGEST_RISE * slope) & (
-                (reached >= LARGEST_FALL * slope) | whole
+            accepted = (reached <= LARGEST_RISE_RATIO * slope) & (
+                (reached >= LARGEST_FALL_RATIO * slope) | whole
             )
             low = jnp.where(reached < 0, fraction, search.low)
             high = jnp.where(reached < 0, search.high, fraction)

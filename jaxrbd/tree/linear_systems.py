@@ -319,9 +319,10 @@ def _solver(
     product: Callable,
     paths: Callable,
 ):
-    """The pass, the product with a 0/1 matrix, or the products along paths.
+    """A function of the transforms and the rows that solves the linear system of the tree.
 
-    By default it is the faster one of the first two.
+    It solves the system by a pass, by the product with a matrix, or by products along paths, as the
+    implementation that is selected says. By default it takes the faster one of the first two.
 
     The product takes one step, and the pass takes nb steps. On a GPU each step launches several
     kernels. On a CPU the pass is faster for batches, because the pass adds fewer rows: `crba` of a

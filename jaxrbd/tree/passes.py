@@ -38,10 +38,11 @@ def forward_pass(
 ) -> tuple[Array, Any]:
     """Forward pass, from the root to the leaves: `row_i, output_i = step(row_p(i), nodes_i)`.
 
-    `parents`: the parent p(i) of each of the n nodes, or -1 for the world; `world`: the row of the
-    world; `nodes`: a pytree of arrays (n, ...), with the data of the nodes; `differentiable`:
-    whether JAX can differentiate the pass. A differentiable pass is always a loop, and slower in
-    batches. Returns the rows (n + 1, ...), of which the last is `world`, and the outputs (n, ...).
+    `parents`: the parent p(i) of each of the n nodes, or -1 for the world; a parent comes before
+    its children. `world`: the row of the world; `nodes`: a pytree of arrays (n, ...), with the data
+    of the nodes; `differentiable`: whether JAX can differentiate the pass. A differentiable pass is
+    always a loop, and slower in batches. Returns the rows (n + 1, ...), of which the last is
+    `world`, and the outputs (n, ...).
     """
     run = functools.partial(forward_pass_of_batch, parents, step)
     return (_loop(run) if differentiable else in_batches(run))(world[None], nodes)
