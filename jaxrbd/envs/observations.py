@@ -133,8 +133,8 @@ class History(_OtherObservations):
     - physics: a `HistoryPhysics`; parameters, actions and rewards: those of `env`.
 
     The noise of an observation does not change while it is in the history, and all entries have the
-    noise of one observation. Raises ArgumentError for
-    a length below 1, and for an entry that the observations do not have.
+    noise of one observation. Raises ArgumentError for a length below 1, and for an entry that the
+    observations do not have.
     """
 
     env: Env
