@@ -1657,7 +1657,7 @@ def test_box_qp_with_equations():
     reached its bound leaves it again.
     """
     _, _, qp = random_programs(1, 50, 8, 2)
-    for count, few in ((300, [34, 73, 91]), (3000, [462, 518, 979, 1092])):
+    for count, few in ((300, [34, 73, 91]), (3000, [462, 518, 979, 1092, 2791])):
         _, _, others = random_programs(1, count, 8, 2)
         qp, others = jax.device_get((qp, others))
         qp = jax.tree.map(lambda x, y, k=few: np.concatenate([x, y[np.array(k)]]), qp, others)
@@ -1665,17 +1665,22 @@ def test_box_qp_with_equations():
     # Zero and a random point are in every box, so both equations have solutions.
     share = np.random.default_rng(0).uniform(size=qp.g.shape)
     inside = np.clip(qp.lower, -0.3, 0.3) * share + np.clip(qp.upper, -0.3, 0.3) * (1 - share)
-    # With nearly equal rows, the multipliers of the programs 462, 518 and 1092 need many rounds.
-    similar = qp._replace(K=np.stack([qp.K[:, 0], qp.K[:, 0] + 0.05 * qp.K[:, 1]], axis=1))
-    for program, point in ((qp, np.zeros_like(inside)), (qp, inside), (similar, 0 * inside)):
+    # With nearly equal rows, the programs 462, 518 and 1092 need many rounds, and 2791 needs large
+    # weights. The equations then have larger rounding errors.
+    similar = qp._replace(K=np.stack([qp.K[:, 0], qp.K[:, 0] + 0.02 * qp.K[:, 1]], axis=1))
+    for program, point, room in (
+        (qp, 0 * inside, 1e-10),
+        (qp, inside, 1e-10),
+        (similar, 0 * inside, 1e-9),
+    ):
         shifted = program._replace(k=np.einsum("bij,bj->bi", program.K, point))
-        assert_minimum_with_equations(shifted, np.asarray(minimise(shifted)))
+        assert_minimum_with_equations(shifted, np.asarray(minimise(shifted)), room)
 
 
-def assert_minimum_with_equations(qp, d):
+def assert_minimum_with_equations(qp, d, room):
     """The equations hold, and the multipliers of all bounds point outwards."""
     qp = jax.device_get(qp)
-    np.testing.assert_allclose(np.einsum("bij,bj->bi", qp.K, d), qp.k, atol=1e-10)
+    np.testing.assert_allclose(np.einsum("bij,bj->bi", qp.K, d), qp.k, atol=room)
     gradient = np.einsum("bij,bj->bi", qp.H, d) + qp.g
     for i in range(len(d)):
         inside = (d[i] > qp.lower[i]) & (d[i] < qp.upper[i])

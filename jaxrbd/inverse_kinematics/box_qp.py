@@ -28,10 +28,11 @@ MAX_STEPS = 100
 MAX_ROUNDS = 50
 HALVINGS = 12
 # The first weight of the equations, relative to the largest entry of H. Each round multiplies the
-# weight by GROWTH, up to LARGEST_WEIGHT: nearly parallel rows need a large one.
+# weight by GROWTH, up to LARGEST_WEIGHTS: nearly parallel rows need a large one. A larger weight
+# loses digits.
 EQUATIONS = 10.0
 GROWTH = 4.0
-LARGEST_WEIGHT = 2560.0
+LARGEST_WEIGHTS = {"float32": 2560.0, "float64": 655_360.0}
 # The method of multipliers ends when the errors of the equations are below this multiple of eps.
 EXACT = 1000
 
@@ -138,7 +139,7 @@ def _with_rows(
 
     Also which entries are fixed at a bound, and which rows hold with equality.
     """
-    eps = float(jnp.finfo(qp.g.dtype).eps)
+    eps, largest_weight = float(jnp.finfo(qp.g.dtype).eps), LARGEST_WEIGHTS[qp.g.dtype.name]
     # The largest entries of K and H are equal, unless K is zero: see `_with_scaled_equations`.
     largest = jnp.max(jnp.abs(qp.H))
     unit = 1 / jnp.maximum(jnp.max(jnp.sum(qp.K**2, axis=1)) / largest, largest)
@@ -164,7 +165,7 @@ def _with_rows(
     def next_round(state):
         count, rho, d, shift, _ = state
         # The multipliers rho shift stay when the weight grows.
-        larger = jnp.minimum(GROWTH * rho, LARGEST_WEIGHT * unit)
+        larger = jnp.minimum(GROWTH * rho, largest_weight * unit)
         shift = rho / larger * (shift + matmul(qp.K, d) - qp.k)
         return count + 1, larger, *minimum(larger, d, shift)
 
