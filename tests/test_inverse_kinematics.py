@@ -1656,11 +1656,9 @@ def test_box_qp_with_equations():
     The program 73 needs more steps than one round has. In the program 979 of 3000, an entry that
     reached its bound leaves it again.
     """
-    _, _, qp = random_programs(1, 50, 8, 2)
-    for count, few in ((300, [34, 73, 91]), (3000, [462, 518, 979, 1092, 2791])):
-        _, _, others = random_programs(1, count, 8, 2)
-        qp, others = jax.device_get((qp, others))
-        qp = jax.tree.map(lambda x, y, k=few: np.concatenate([x, y[np.array(k)]]), qp, others)
+    qp, others = (jax.device_get(random_programs(1, count, 8, 2)[2]) for count in (300, 3000))
+    few = np.array([462, 518, 979, 1092, 2791])
+    qp = jax.tree.map(lambda x, y: np.concatenate([x, y[few]]), qp, others)
     minimise = jax.jit(jax.vmap(box_qp.minimise))
     # Zero and a random point are in every box, so both equations have solutions.
     share = np.random.default_rng(0).uniform(size=qp.g.shape)
