@@ -24,7 +24,7 @@ ALGORITHMS = {
 def saved(tmp_path):
     """A function that writes the checkpoint of an algorithm after changes of all its arrays."""
 
-    def save(name, updates=2):
+    def save(name):
         training = learning.Training(ALGORITHMS[name], ENV, seed=1, task="flat")
         state = training.state
         for i, field in enumerate(("policy", "critic", "target_critic", "statistics")):
@@ -32,7 +32,7 @@ def saved(tmp_path):
                 changed = jax.tree.map(lambda x, i=i: x + 0.1 * (i + 1), getattr(state, field))
                 state = state._replace(**{field: changed})
         training.state = state
-        training.records = [learning.Record(i + 1, 36 * (i + 1), {}) for i in range(updates)]
+        training.records = [learning.Record(i + 1, 36 * (i + 1), {}) for i in range(2)]
         training.save(tmp_path / name)
         return tmp_path / name, state
 

@@ -233,7 +233,7 @@ class Env(abc.ABC):
         diverged = ~(moves & _finite((terms, observation)))
         terms, observation = _finite_or_zero((terms, observation))
         failed = self.failed(params, physics)
-        _check_shape("the failure", failed, ((),))
+        _check_number("the failure", failed)
         terminated = failed | diverged
         steps = state.steps + 1
         return State(
@@ -259,8 +259,8 @@ class Env(abc.ABC):
                 f"term: {sorted(terms)}"
             )
         for name, term in terms.items():
-            _check_shape(f"params.weights[{name!r}]", params.weights[name], ((),))
-            _check_shape(f"the reward term {name!r}", term, ((),))
+            _check_number(f"params.weights[{name!r}]", params.weights[name])
+            _check_number(f"the reward term {name!r}", term)
         return {name: params.weights[name] * term for name, term in terms.items()}
 
 
@@ -410,13 +410,15 @@ def uniform(key: PRNGKeyArray, width: Array) -> Array:
 
 def _check_shapes(env: Env, params: Params) -> None:
     for name, shapes in env.shapes(params).items():
-        _check_shape(f"params.{name}", getattr(params, name), shapes)
+        found = np.shape(getattr(params, name))
+        if found not in shapes:
+            expected = " or ".join(map(str, shapes))
+            raise ArgumentError(f"params.{name} has shape {found}, expected {expected}")
 
 
-def _check_shape(name: str, x: ArrayLike, shapes: Shapes) -> None:
-    if np.shape(x) not in shapes:
-        expected = " or ".join(map(str, shapes))
-        raise ArgumentError(f"{name} has shape {np.shape(x)}, expected {expected}")
+def _check_number(name: str, x: ArrayLike) -> None:
+    if np.shape(x) != ():
+        raise ArgumentError(f"{name} has shape {np.shape(x)}, expected a number")
 
 
 def _checked_action(env: Env, model: Model, action: ArrayLike) -> Array:

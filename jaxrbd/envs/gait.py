@@ -190,13 +190,18 @@ class GaitPostures(NamedTuple):
         found = _at_extremes(at, gait, command)
         return found.reshape(-1, found.shape[-1])
 
+    @jax.jit
+    def _extreme_displacements(
+        self, gait: Float[Array, "2"], command: Float[Array, "3"]
+    ) -> Float[Array, "commands times f 3"]:
+        return _at_extremes(functools.partial(self.displacements, gait), gait, command)
+
     def check_command(self, gait: Float[Array, "2"], command: Float[Array, "3"]) -> None:
         """Raise ArgumentError if a foot leaves the grid for commands within +- `command`.
 
         The values of the arguments must be known; they are as for `displacements`.
         """
-        found = _at_extremes(functools.partial(self.displacements, gait), gait, command)
-        largest = np.max(np.abs(np.asarray(found)), axis=(0, 1, 2))
+        largest = np.max(np.abs(self._extreme_displacements(gait, command)), axis=(0, 1, 2))
         for axis, x, limit in zip("xyz", largest, np.asarray(self.high)):
             if x > limit * (1 + 1e-6):
                 values = ", ".join(f"{c:.3g}" for c in np.asarray(command))
@@ -227,7 +232,6 @@ def _at_extremes(
 
     The entries of the commands are 0, plus and minus the entries of `command`.
     """
-    gait, command = jnp.asarray(gait), jnp.asarray(command)
     times = gait[0] * jnp.arange(16, dtype=gait.dtype) / 16
     signs = jnp.asarray(list(itertools.product((-1, 0, 1), repeat=3)), gait.dtype)
     commands = signs * command[None]
@@ -251,7 +255,7 @@ def gait_postures(
     for a foot that is not below the base or that its leg cannot lift, and without gravity.
     """
     home = arguments.configuration(model, home)
-    _check_robot(model)
+    check_legged_robot(model)
     if len(phases) != len(frames):
         raise ArgumentError(
             f"phases has {len(phases)} values, expected {len(frames)}, one per frame"
@@ -322,7 +326,7 @@ def gait_postures(
     return cast(postures, model.dtype)
 
 
-def _check_robot(model: Model) -> None:
+def check_legged_robot(model: Model) -> None:
     """Raise ArgumentError for a robot without a free-flying base and then joints of one dof."""
     kinds = joint_kinds(model)
     if kinds[:1] != [FreeFlyer] or any(nv != 1 for nv in model.joint_nvs[1:]):

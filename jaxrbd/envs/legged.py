@@ -232,8 +232,10 @@ class LeggedEnv(Env):
             "low": ((),),
             "command": ((3,),),
             "gait": ((2,),),
+            "phases": ((len(params.scene.frames),),),
+            "pushes": ((2,),),
         }
-        return found if params.pushes is None else found | {"pushes": ((2,),)}
+        return {name: x for name, x in found.items() if getattr(params, name) is not None}
 
     def initial(self, params, key):
         """A random start near the home posture, with the lowest point on the ground.

@@ -27,6 +27,7 @@ from ..model import Model, arguments
 from ..se3 import Pose
 from ..spatial import inertia_center_of_mass
 from .environment import Env, Parts
+from .gait import check_legged_robot
 from .legged import LeggedEnv, LeggedParams
 
 # The signs of the vectors of an observation: x forward, y to the left, z up.
@@ -121,22 +122,19 @@ def _mirrored_parts(parts: Parts, joints: SignedPermutation, clock: int) -> Sign
 
 def _mirrored_joints(model: Model, X_WB: Pose) -> SignedPermutation:
     """The image of values of the joints after the base, for the poses of the bodies."""
+    check_legged_robot(model)
     n = model.nv - 6
-    if model.nq != 7 + n or len(model.joint_names) != 1 + n:
-        raise ArgumentError(
-            "the robot has other joints, expected a free-flying base and then joints of one degree "
-            "of freedom"
-        )
     motions = np.asarray(dof_columns(model, X_WB))[6:]
     origins = np.asarray(X_WB.p)[np.array(model.topology.dof_body)[6:]]
-    tolerance = _TOLERANCE * _size(origins)
+    size = _size(origins)
+    tolerance = _TOLERANCE * size
     image_signs, places, signs = np.array([1, -1, 1, -1, 1, -1]), [], []
     for i in range(n):
         # Two joints can have one axis: then the origins of their bodies differ.
         distance = np.linalg.norm(origins - origins[i] * image_signs[:3], axis=1)
         image = motions[i] * image_signs
         # The linear part at the base is a lever arm of a hinge, or the direction of a slide.
-        linear = max(_size(origins), float(np.linalg.norm(image[:3])))
+        linear = max(size, float(np.linalg.norm(image[:3])))
         scale = np.repeat([linear, 1.0], 3)
         found = [
             (distance[j], j, sign)

@@ -86,12 +86,6 @@ class PaddedWalk(LeggedEnv):
         walkers = [name_and_settings(walker) for walker in self.walkers]
         return super().settings() | {"walkers": walkers}
 
-    def shapes(self, params):
-        found = super().shapes(params)
-        if params.phases is None:
-            return found
-        return {**found, "phases": ((len(params.scene.frames),),)}
-
     def _acting(self, params):
         return acting_contacts(params.scene)[: len(params.scene.frames)]  # without the pairs
 

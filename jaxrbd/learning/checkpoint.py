@@ -58,19 +58,21 @@ def load_checkpoint(path: str | os.PathLike[str], like: Any) -> Any:
     return _tree(path, _stored(path), _named(like), like, "this training")
 
 
-def load_part(path: str | os.PathLike[str], field: str, like: Any) -> Any | None:
-    """One field of a checkpoint whose pytree is a named tuple; None if it has no such field.
+def load_fields(path: str | os.PathLike[str], like: dict[str, Any]) -> dict[str, Any]:
+    """Those of some fields that a checkpoint has, whose pytree is a named tuple.
 
-    `like`: a pytree with the structure, shapes and dtypes of the field. Errors as in
+    `like`: for each field a pytree with its structure, shapes and dtypes. Errors as in
     `load_checkpoint`.
     """
-    name = f".{field}"
-    # The name of an array is the path to it: after the field, another field or an index.
-    stored = [x for x in _stored(path) if re.match(rf"\.{re.escape(field)}\b", x.name)]
-    if not stored:
-        return None
-    expected = {name + rest: x for rest, x in _named(like).items()}
-    return _tree(path, stored, expected, like, f"the {field} of this training")
+    stored, found = _stored(path), {}
+    for field, tree in like.items():
+        # The name of an array is the path to it: after the field, another field or an index.
+        of_field = [x for x in stored if re.match(rf"\.{re.escape(field)}\b", x.name)]
+        if of_field:
+            expected = {f".{field}{rest}": x for rest, x in _named(tree).items()}
+            owner = f"the {field} of this training"
+            found[field] = _tree(path, of_field, expected, tree, owner)
+    return found
 
 
 class _Stored(NamedTuple):

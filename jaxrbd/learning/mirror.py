@@ -78,13 +78,12 @@ class SymmetricNetwork(eqx.Module):
             raise ArgumentError(
                 f"the network of one side is {type(self.network).__name__}, expected layers"
             )
-        first, *middle = self.network
-        image = self.mirror.action
+        first, image = self.network[0], self.mirror.action
         mirrored = self.mirror.observation(jnp.eye(len(first.weight), dtype=first.weight.dtype))
-        if not middle:
+        if len(self.network) == 1:
             weight = (first.weight + image(mirrored @ first.weight)) / 2
             return (Layer(weight, (first.bias + image(first.bias)) / 2),)
-        *middle, last = middle
+        _, *middle, last = self.network
         weight = jnp.concatenate([first.weight, mirrored @ first.weight], axis=1)
         twice = [Layer(weight, jnp.tile(first.bias, 2))]
         for layer in middle:

@@ -21,7 +21,7 @@ from ..errors import ArgumentError, SavedFileError, TrainingError
 from ..model import arguments
 from ..sharding import with_auto_axes
 from .apg import Apg
-from .checkpoint import load_checkpoint, load_part, read_description, save_checkpoint
+from .checkpoint import load_checkpoint, load_fields, read_description, save_checkpoint
 from .imitation import Imitation
 from .ppo import Ppo
 from .shac import Shac
@@ -224,14 +224,13 @@ class Training:
                 f"the training has {len(self.records)} updates, expected a new training"
             )
         like = jax.eval_shape(lambda: self.state)._asdict()
-        parts = {name: load_part(path, name, like[name]) for name in _LEARNED if name in like}
+        found = load_fields(path, {name: like[name] for name in _LEARNED if name in like})
         for name in ("policy", "statistics"):
-            if parts[name] is None:
+            if name not in found:
                 raise SavedFileError(f"it has no {name}", file=os.fspath(path))
-        if "target_critic" in parts and parts["target_critic"] is None:
-            parts["target_critic"] = parts["critic"]
+        if "target_critic" in like and "critic" in found:
+            found.setdefault("target_critic", found["critic"])
         about = read_description(path)
-        found = {name: x for name, x in parts.items() if x is not None}
         self.state = self.state._replace(**found)
         self.started_from = {name: about.get(name) for name in ("task", "algorithm", "seed")}
         self.started_from["updates"] = len(about.get("records") or ())
