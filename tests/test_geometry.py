@@ -508,6 +508,7 @@ CHANGES = {
     "missing": (lambda r: r.pop("color"), "has not the fields"),
     "colour": (lambda r: r.update(color=[1, 2, 3, 4]), "color is"),
     "pose": (lambda r: r.update(placement=[[1]]), "placement of its geometry"),
+    "a huge pose": (lambda r: r["placement"][0].__setitem__(3, 10**400), "too large"),
     "kind": (lambda r: r["shape"].update(kind="Cone"), "its shape is unknown"),
     "a list as kind": (lambda r: r["shape"].update(kind=[]), "its shape is unknown"),
     "negative": (lambda r: r["shape"].update(half_sizes=[1, -1, 1]), "half_sizes is"),

@@ -73,23 +73,25 @@ def separations(shapes: Sequence[Shape], X: Pose, members: np.ndarray) -> Separa
 
 def _separations_of(batch: Batch) -> Separation:
     if batch.a is None:
-        return jax.vmap(half_space_separation)(batch.X_a, batch.b, batch.X_b).turned(batch.turned)
-    compute = _CLOSED_FORMS.get(batch.label, shape_separation)
-    return jax.vmap(compute)(batch.a, batch.X_a, batch.b, batch.X_b).turned(batch.turned)
+        found = jax.vmap(half_space_separation)(batch.X_a, batch.b, batch.X_b)
+    else:
+        compute = _CLOSED_FORMS.get(batch.label, shape_separation)
+        found = jax.vmap(compute)(batch.a, batch.X_a, batch.b, batch.X_b)
+    return found.exchanged(batch.exchanged)
 
 
 class Batch(NamedTuple):
     """Pairs of shapes of one kind.
 
     - `rows` (n,): the places of the pairs in the list of all pairs;
-    - `turned` (n,): whether a and b are the second and the first shape of a pair;
+    - `exchanged` (n,): whether a and b are the second and the first shape of a pair;
     - `a`, `b`: the cores with roundings; `a` is None for half-spaces;
     - `X_a`, `X_b`: the poses of the shapes;
     - `label`: the label of the pairs.
     """
 
     rows: np.ndarray
-    turned: np.ndarray
+    exchanged: np.ndarray
     a: Any
     X_a: Pose
     b: Any
@@ -123,8 +125,8 @@ def batches_of(
         return jax.tree.map(lambda x: x[rows], stacks[kind[index[0]] - 1])
 
     order = 2 * kind + [isinstance(shape, Box) for shape in shapes]
-    turned = order[members[:, 0]] > order[members[:, 1]]
-    ordered = np.where(turned[:, None], members[:, ::-1], members)
+    exchanged = order[members[:, 0]] > order[members[:, 1]]
+    ordered = np.where(exchanged[:, None], members[:, ::-1], members)
     codes = kind[ordered] @ [len(kinds) + 1, 1] + labels * (len(kinds) + 1) ** 2
     found = []
     for code in np.unique(codes):
@@ -132,7 +134,7 @@ def batches_of(
         a, b = ordered[rows].T
         X_a, X_b = (jax.tree.map(lambda x: x[i], X) for i in (a, b))
         label = int(labels[rows[0]])
-        found.append(Batch(rows, turned[rows], taken(a), X_a, taken(b), X_b, label))
+        found.append(Batch(rows, exchanged[rows], taken(a), X_a, taken(b), X_b, label))
     return found
 
 

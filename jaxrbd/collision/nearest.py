@@ -150,7 +150,7 @@ def _candidates(pair: CorePair, u: Array) -> tuple[Array, Array]:
 
 def inverse(M: Array) -> Array:
     """The inverse of a matrix (3, 3); the adjugate if the determinant is 0."""
-    turned = {(i, j): jnp.roll(M, (-i, -j), (0, 1)) for i in (1, 2) for j in (1, 2)}
-    cofactors = turned[1, 1] * turned[2, 2] - turned[1, 2] * turned[2, 1]
+    rolled = {(i, j): jnp.roll(M, (-i, -j), (0, 1)) for i in (1, 2) for j in (1, 2)}
+    cofactors = rolled[1, 1] * rolled[2, 2] - rolled[1, 2] * rolled[2, 1]
     determinant = jnp.dot(M[0], cofactors[0])
     return cofactors.T / jnp.where(determinant == 0, 1, determinant)

@@ -50,7 +50,7 @@ from .nearest import CorePair, inverse, linearization
 # Iterations of a visit of a block of pairs.
 _FEW = 5
 # The largest number of visits for one direction, and of directions.
-_VISITS, _TURNS = 12, 30
+_VISITS, _ROUNDS = 12, 30
 # Overlapping cores move apart until their distance is this fraction of their size.
 GAP = 0.03
 # The third candidate for the next direction changes it by this factor times the change of the first
@@ -84,7 +84,7 @@ class Separation(NamedTuple):
     point_b: Float[Array, "*m 3"]
     normal: Float[Array, "*m 3"]
 
-    def turned(self, where: np.ndarray) -> Separation:
+    def exchanged(self, where: np.ndarray) -> Separation:
         """The separations with a and b exchanged in some of the m rows."""
         rows = where[:, None]
         return Separation(
@@ -147,7 +147,7 @@ def core_separation(pair: CorePair) -> tuple[Array, Array, Array, Array]:
     if _are_boxes(pair):
         return _at_touch(pair, touch)
     pair = with_triangles(pair, touch.corners)
-    return _solution(pair, touch, _newton(pair, touch))
+    return _refined(pair, touch, _newton(pair, touch))
 
 
 @core_separation.defjvp
@@ -156,10 +156,10 @@ def _(primals, tangents):
     touch = lax.stop_gradient(_find_touch(fixed))
     newton = _newton(with_triangles(fixed, touch.corners), touch)
 
-    def solution(pair):
-        return _solution(with_triangles(pair, touch.corners), touch, newton)
+    def refined(pair):
+        return _refined(with_triangles(pair, touch.corners), touch, newton)
 
-    return jax.jvp(solution, primals, tangents)
+    return jax.jvp(refined, primals, tangents)
 
 
 def _are_boxes(pair: CorePair) -> bool:
@@ -178,13 +178,14 @@ class _Newton(NamedTuple):
     - `s` (3,): the movement of b;
     - `n` (3,): the direction without its parts along the flat faces and edges at the touch;
     - `M_inverse` (3, 3): the inverse of the derivative of the equation for u;
-    - `turning` (3, 3): maps the change of n in one round to the change in all following rounds.
+    - `total_change` (3, 3): maps the change of n in one round to the sum of its changes in all
+      following rounds.
     """
 
     s: Array
     n: Array
     M_inverse: Array
-    turning: Array
+    total_change: Array
 
 
 @jax.jit  # so JAX traces it once for all programs of two kinds; as for the functions below
@@ -207,7 +208,7 @@ def _newton(pair: CorePair, touch: Touch) -> _Newton:
 
 
 @jax.jit
-def _solution(pair: CorePair, touch: Touch, newton: _Newton) -> tuple[Array, Array, Array, Array]:
+def _refined(pair: CorePair, touch: Touch, newton: _Newton) -> tuple[Array, Array, Array, Array]:
     """The result of `core_separation` after one step of Newton's method from a touch.
 
     In single precision, rounding errors can make this step a bad one if faces are nearly parallel.
@@ -215,7 +216,7 @@ def _solution(pair: CorePair, touch: Touch, newton: _Newton) -> tuple[Array, Arr
     """
     moved = pair.moved(newton.s)
     _, n = _step(moved, touch, newton.M_inverse)
-    n = unit(touch.n + matmul(newton.turning, n - touch.n), touch.n)
+    n = unit(touch.n + matmul(newton.total_change, n - touch.n), touch.n)
     exact = _are_boxes(pair)
     best = touch.n if exact else _best_direction(pair, jnp.stack([n, newton.n, touch.n]))
     n = with_value(n, best)
@@ -318,14 +319,15 @@ class _Search(NamedTuple):
 
     - `touch`: the touch so far; `s` (3,): the movement of b;
     - `next` (): a value of `_Next`;
-    - `visits` (): the number of visits for this direction; `turns` (): the number of directions.
+    - `visits` (): the number of visits for this direction;
+    - `rounds` (): the number of directions so far.
     """
 
     touch: Touch
     s: Array
     next: Array
     visits: Array
-    turns: Array
+    rounds: Array
 
 
 @jax.jit
@@ -407,24 +409,24 @@ def _with_next_direction(pair: CorePair, search: _Search) -> _Search:
     local = with_triangles(moved, touch.corners)
     n = unit(touch.u - local.nearest_in_a(touch.u)[0], touch.n)
     # The second candidate is a step of Newton's method for the best direction.
-    turning = _newton(with_triangles(pair, touch.corners), touch).turning
-    newton = unit(touch.n + matmul(turning, n - touch.n), touch.n)
+    total_change = _newton(with_triangles(pair, touch.corners), touch).total_change
+    newton = unit(touch.n + matmul(total_change, n - touch.n), touch.n)
     far = unit(touch.n + _EXTRAPOLATION * (n - touch.n), n)
     directions = jnp.stack([touch.n, n, newton, far])
     widths = jax.vmap(pair.separation)(directions)
     best = jnp.argmax(widths)
     eps, size = jnp.finfo(n.dtype).eps, pair.a.extent() + pair.b.extent()
-    better = (widths[best] > widths[0] + 4 * eps * size) & (search.turns < _TURNS)
-    turned = _from_direction(pair, search, touch._replace(n=directions[best]))
+    better = (widths[best] > widths[0] + 4 * eps * size) & (search.rounds < _ROUNDS)
+    next_round = _from_direction(pair, search, touch._replace(n=directions[best]))
     ended = search._replace(next=jnp.full_like(search.next, _Next.END))
-    return jax.tree.map(partial(jnp.where, better), turned, ended)
+    return jax.tree.map(partial(jnp.where, better), next_round, ended)
 
 
 def _from_direction(pair: CorePair, search: _Search, touch: Touch) -> _Search:
     """The search for the nearest points after b has moved along the direction of a touch."""
     s = touch.movement(pair.separation(touch.n), touch.n)
     iterate = jnp.full_like(search.next, _Next.ITERATE)
-    return _Search(touch, s, iterate, jnp.zeros_like(search.visits), search.turns + 1)
+    return _Search(touch, s, iterate, jnp.zeros_like(search.visits), search.rounds + 1)
 
 
 def _with_nearest_points(pair: CorePair, search: _Search) -> _Search:
@@ -445,7 +447,7 @@ def _with_nearest_points(pair: CorePair, search: _Search) -> _Search:
         jnp.where(apart, n, touch.n), jnp.where(apart, length, touch.gap), u, apart, corners
     )
     found = _Search(
-        found, search.s, jnp.where(more, search.next, after), search.visits + 1, search.turns
+        found, search.s, jnp.where(more, search.next, after), search.visits + 1, search.rounds
     )
     ended = search.next == _Next.END
     return jax.tree.map(partial(jnp.where, ended), search, found)

@@ -9,7 +9,7 @@ impulse of all forces that no law describes (`Problem.free_impulse`). u are velo
 velocities of contact points, and J is their Jacobian. A law gives the impulse at a velocity u: the
 negative derivative of the convex function l(u), which the code calls the penalty. There are laws of
 contacts, of joints (limits, friction, damping, servos) and of constraints. The product `x . M x` is
-twice the kinetic energy of the change.
+twice the kinetic energy of the change. `convex.py` states the same function of `v + x`.
 
 The solver is a loop that JAX never differentiates. In the loop the batch axis is the last axis, so
 each operation is on contiguous entries of many states. The dofs are in the order of
@@ -103,7 +103,7 @@ class Solution(NamedTuple):
     hessian: Float[Array, "nv nv"]
 
 
-def solution(partition: Partition, problem: Problem) -> Solution:
+def solve(partition: Partition, problem: Problem) -> Solution:
     """The minimum of the function at the head of the module, as from `minimise`."""
     x, residual = minimise(partition, problem)
     impulses = problem.contacts.impulses(matmul(problem.J, problem.v + x))
@@ -134,16 +134,16 @@ def minimise(partition: Partition, problem: Problem) -> Minimum:
     """
 
     @custom_vmap
-    def minimised(problem: Problem) -> Minimum:
+    def batched_minimum(problem: Problem) -> Minimum:
         return _batch_minimum(partition, problem)
 
-    @minimised.def_vmap
+    @batched_minimum.def_vmap
     def _(size, is_batched, problem):
         batched = jax.tree.map(lambda x, has_axis: x if has_axis else x[None], problem, *is_batched)
-        found = minimised(batched)
+        found = batched_minimum(batched)
         return found, jax.tree.map(lambda _: True, found)
 
-    return minimised(problem)
+    return batched_minimum(problem)
 
 
 def _batch_minimum(partition: Partition, problem: Problem) -> Minimum:
@@ -153,7 +153,7 @@ def _batch_minimum(partition: Partition, problem: Problem) -> Minimum:
     """
     axes = problem.free_impulse.ndim - 1
     if not axes:
-        found = _minimise(partition, jax.tree.map(lambda x: x[..., None], problem))
+        found = _minimise_batch_last(partition, jax.tree.map(lambda x: x[..., None], problem))
         return jax.tree.map(lambda x: x[..., 0], found)
     shapes = [x.shape[:axes] for x in jax.tree.leaves(problem)]
     batch = tuple(next((n for n in sizes if n != 1), 1) for sizes in zip(*shapes))
@@ -170,31 +170,31 @@ def _batch_minimum(partition: Partition, problem: Problem) -> Minimum:
         for x, is_shared in zip(leaves, shared)
     ]
 
-    # Outside, the batch axis is the first axis. In `_minimise`, it is the last axis.
-    def minimised(*leaves):
+    # Outside, the batch axis is the first axis. In `_minimise_batch_last`, it is the last axis.
+    def minima(*leaves):
         last = jax.tree.unflatten(structure, [jnp.moveaxis(x, 0, -1) for x in leaves])
-        return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), _minimise(partition, last))
+        return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), _minimise_batch_last(partition, last))
 
     def state_minimum(*leaves):
-        return jax.tree.map(lambda x: x[0], minimised(*(x[None] for x in leaves)))
+        return jax.tree.map(lambda x: x[0], minima(*(x[None] for x in leaves)))
 
-    def tiled_minimum(*leaves):
-        def tile_minimum(states):
+    def tiled_minima(*leaves):
+        def tile_minima(states):
             batched = iter(states)
             operands = (x if s else next(batched) for x, s in zip(leaves, shared))
-            return minimised(*operands)
+            return minima(*operands)
 
-        return in_tiles(tile_minimum, [x for x, is_shared in zip(leaves, shared) if not is_shared])
+        return in_tiles(tile_minima, [x for x, is_shared in zip(leaves, shared) if not is_shared])
 
-    def platform_minimum(*leaves):
+    def platform_minima(*leaves):
         if not isinstance(count, int) or count <= TILE:
-            return minimised(*leaves)
-        return by_platform(tiled_minimum, minimised, *leaves)
+            return minima(*leaves)
+        return by_platform(tiled_minima, minima, *leaves)
 
     if _number_of_entries(partition, problem) <= KERNEL_ENTRIES:
-        found = map_states(platform_minimum, state_minimum, *leaves)
+        found = map_states(platform_minima, state_minimum, *leaves)
     else:
-        found = platform_minimum(*leaves)
+        found = platform_minima(*leaves)
     return jax.tree.map(lambda x: x.reshape(*batch, *x.shape[1:]), found)
 
 
@@ -238,7 +238,7 @@ class _LineSearch(NamedTuple):
     searching: Array
 
 
-def _minimise(partition: Partition, problem: Problem) -> Minimum:
+def _minimise_batch_last(partition: Partition, problem: Problem) -> Minimum:
     """The minimum for many states; the batch axis of all arrays is the last axis."""
     dtype = problem.free_impulse.dtype
     eps, tiny = (float(x) for x in (jnp.finfo(dtype).eps, jnp.finfo(dtype).tiny))
@@ -520,7 +520,7 @@ class _Matrices(NamedTuple):
         S = _augmented(slopes[m * b :], right[m * b :], (t,), t)
         S = S + _over_branches(self.J_and_M[R + m :, m:])
         S = _plus_branches(S, J[:, m:n], DJ[:, m:])
-        x_t = _solution(_plus_branches(S, -coupling, A))
+        x_t = _trunk_solution(_plus_branches(S, -coupling, A))
         x_b = plus_terms(A[:, t], t, lambda i: -row(A, i, 1) * row(x_t, i)[None, None])
         return jnp.concatenate([x_b.reshape(m * b, s), x_t])
 
@@ -590,7 +590,7 @@ def _augmented(diagonal: Array, right: Array, shape: tuple[int, ...], n: int) ->
     return jnp.where(row == column, diagonal, 0) + jnp.where(column == n, right, 0)
 
 
-def _solution(S: Array) -> Array:
+def _trunk_solution(S: Array) -> Array:
     """The solution x (t, s) of symmetric systems; S (t, t + 1, s) has the right-hand sides last."""
     t = len(S)
     if t > LARGEST_WHOLE:

@@ -222,7 +222,7 @@ def _batches(
 def _patches(batch: Batch, count: int) -> PairContacts:
     """The contacts (n, count) of a batch of pairs."""
 
-    def one(a, X_a, b, X_b, turned):
+    def one(a, X_a, b, X_b, exchanged):
         if a is None:
             contacts = _on_half_space(X_a, b, X_b, count)
         elif not batch.label:
@@ -230,9 +230,9 @@ def _patches(batch: Batch, count: int) -> PairContacts:
         else:
             contacts = _of_cores(a, X_a, b, X_b, count)
         other = PairContacts(contacts.distance, -contacts.gradient, contacts.b, contacts.a)
-        return jax.tree.map(lambda x, y: jnp.where(turned, y, x), contacts, other)
+        return jax.tree.map(lambda x, y: jnp.where(exchanged, y, x), contacts, other)
 
-    return jax.vmap(one)(batch.a, batch.X_a, batch.b, batch.X_b, batch.turned)
+    return jax.vmap(one)(batch.a, batch.X_a, batch.b, batch.X_b, batch.exchanged)
 
 
 def _of_segments(a, X_a: Pose, b, X_b: Pose) -> PairContacts:

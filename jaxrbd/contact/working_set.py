@@ -26,7 +26,7 @@ from ..model import Model
 from .branches import Partition, partition, whole
 from .contacts import contact_bodies, contact_jacobians, contact_velocities
 from .coulomb import with_spins
-from .newton import Problem, Solution, solution
+from .newton import Problem, Solution, solve
 from .points import dof_movers, jacobians_at, point_positions
 from .scene import Scene
 
@@ -77,7 +77,7 @@ def contact_solution(
     """
     complete, working = partitions
     if working is None:
-        return solution(complete, problem)
+        return solve(complete, problem)
     law = problem.contacts
 
     def velocities(v: Array) -> Array:
@@ -89,7 +89,7 @@ def contact_solution(
     chosen_law = jax.tree.map(lambda x: x[chosen], law)
     J = _chosen_jacobians(model, scene, kinematics, columns, arm, chosen)
     J = with_spins(chosen_law.spin, J[:, :3], J[:, 3:])
-    found = solution(working, problem._replace(contacts=chosen_law, J=J))
+    found = solve(working, problem._replace(contacts=chosen_law, J=J))
     acts = jnp.any(law.impulses(velocities(problem.v + found.x)) != 0, axis=1)
     incomplete = jnp.sum(acts) > jnp.sum(acts[chosen])
     impulses = jnp.zeros((scene.size, J.shape[1]), J.dtype).at[chosen].set(found.impulses)
@@ -97,7 +97,7 @@ def contact_solution(
     def with_all_contacts(model, kinematics, columns, arm, problem):
         spin = problem.contacts.spin
         J = contact_jacobians(model, scene, kinematics, columns, arm, spin)
-        return solution(complete, problem._replace(J=J))
+        return solve(complete, problem._replace(J=J))
 
     # The Jacobian of all contacts is computed only where it is needed.
     operands = model, kinematics, columns, arm, problem._replace(J=problem.J[:0])
