@@ -490,6 +490,8 @@ def test_which_files_are_mjcf(tmp_path):
         ("<robot>", False),
         (comment, True),
         ("mujoco", False),
+        ("", False),  # these two raise errors in `load_mjcf`
+        ("<!DOCTYPE mujoco><mujoco/>", False),
     ):
         path.write_text(content)
         assert is_mjcf(path) == expected

@@ -253,6 +253,14 @@ def test_a_fluid_takes_power_and_its_lift_has_none():
     np.testing.assert_allclose(force @ v, 0, atol=1e-14)
 
 
+def test_fluid_forces_have_a_gradient_at_rest():
+    """Only the viscosity has derivatives at rest; they are a symmetric matrix."""
+    q, direction = state(MODEL)
+    found = jax.grad(lambda v: in_fluid(FLUID, q, v) @ direction)(jnp.zeros_like(direction))
+    thin = eqx.tree_at(lambda x: x.density, FLUID, 0.0)
+    np.testing.assert_allclose(found, in_fluid(thin, q, direction), rtol=0, atol=1e-14)
+
+
 @pytest.mark.slow
 def test_fluid_forces_have_derivatives_also_at_rest():
     q, v = state(MODEL)

@@ -1,21 +1,22 @@
 """Cores: convex sets with a formula for the nearest point.
 
 A shape is all points within a radius, the rounding, of its core. A sphere has a point as core, a
-capsule a segment. A core states five functions of vectors (3,) in the frame of the core:
+capsule a segment. A core states six functions of vectors (3,) in the frame of the core:
 
 - `nearest(x)`: the point of the core that is nearest to a point x, and the derivative J (3, 3) of
   this point with respect to x. J is symmetric, with eigenvalues from 0 to 1. If x is in the core,
   the nearest point is x and J is the identity;
 - `support(n)`: a point of the core that is farthest in the direction n. If there are several, it is
   the point in their middle;
+- `height(n)`: the largest component () of a point of the core along n;
 - `flat_part(u, step)`: the fraction, at most 1, of the step after which a point u of the surface
   leaves the flat face or the edge that contains u;
 - `extent()`: an upper bound () of the distances from the origin of the frame;
 - `face(n, change)`: points (k, 3) of the face or edge that is farthest in the direction n. Point i
   is a farthest one in the direction n + change i; so they are in the order of the changes (k, 3).
 
-The convex hull of points has only `support`, `extent` and `face`, and `corner` and `corner_points`
-for `hulls.py`. For the other functions it is replaced by one of its triangles, which has no `face`.
+The convex hull of points has only `support`, `height`, `extent` and `face`, and `corner` and `corner_points`
+for `hulls.py`. For the other functions it is replaced by one of its triangles, which has no `face` and no `height`.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ class BoxCore(eqx.Module):
 
     def support(self, n: Float[Array, "3"]) -> Array:
         return _sign(n) * self.half_sizes
+
+    def height(self, n: Float[Array, "3"]) -> Array:
+        return jnp.sum(jnp.abs(n) * self.half_sizes)
 
     def flat_part(self, u: Float[Array, "3"], step: Float[Array, "3"]) -> Array:
         return _part_in_box(u, step, self.half_sizes)
@@ -98,6 +102,10 @@ class CylinderCore(eqx.Module):
         tilted = square > (16 * jnp.finfo(n.dtype).eps) ** 2
         ratio = jnp.where(tilted, radius / jnp.sqrt(jnp.where(tilted, square, 1)), 0)
         return jnp.concatenate([ratio * n[:2], _sign(n[2:]) * half_length])
+
+    def height(self, n: Float[Array, "3"]) -> Array:
+        radius, half_length = self.sizes
+        return radius * jnp.sqrt(jnp.sum(n[:2] * n[:2])) + half_length * jnp.abs(n[2])
 
     def flat_part(self, u: Float[Array, "3"], step: Float[Array, "3"]) -> Array:
         to_end = _part_in_box(u[2:], step[2:], self.sizes[1:])
@@ -151,6 +159,9 @@ class EllipsoidCore(eqx.Module):
         scaled = self.radii * n
         square = jnp.dot(scaled, scaled)
         return self.radii * scaled / jnp.sqrt(jnp.where(square > 0, square, 1))
+
+    def height(self, n: Float[Array, "3"]) -> Array:
+        return jnp.sqrt(jnp.sum((self.radii * n) ** 2))
 
     def flat_part(self, u: Float[Array, "3"], step: Float[Array, "3"]) -> Array:
         return jnp.ones_like(u[0])
@@ -215,6 +226,9 @@ class HullCore(eqx.Module):
 
     def support(self, n: Float[Array, "3"]) -> Array:
         return _middle_of_farthest(self.vertices, n)
+
+    def height(self, n: Float[Array, "3"]) -> Array:
+        return jnp.max(matmul(self.vertices, n))
 
     def face(self, n: Float[Array, "3"], change: Float[Array, "k 3"]) -> Array:
         return self.vertices[jax.vmap(self.corner)(n[None] + change)]

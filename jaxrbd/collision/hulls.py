@@ -58,9 +58,9 @@ def nearer_points(
     keeps = trial & (old_length <= length)
     v, length = jnp.where(keeps, old, v), jnp.where(keeps, old_length, length)
     # The corners are right if no corner is nearer along v.
-    separation = pair.separation(v / jnp.where(length > 0, length, 1))
+    width = pair.width(v / jnp.where(length > 0, length, 1))
     eps, size = jnp.finfo(u.dtype).eps, pair.a.extent() + pair.b.extent()
-    wrong = separation < length - 16 * eps * (size + length)
+    wrong = width < length - 16 * eps * (size + length)
     # The next call tries another triangle.
     corners = jnp.where(keeps, jnp.roll(corners, -1, axis=0), tried)
     return jnp.where(keeps, u, near), corners, inexact | curved_inexact | wrong

@@ -52,6 +52,14 @@ class CorePair(NamedTuple):
         top_of_a, bottom_of_b = jnp.dot(n_a, self.a.support(n_a)), jnp.dot(n, self.b.support(-n))
         return bottom_of_b - top_of_a - jnp.dot(n, self.p)
 
+    def width(self, n: Array) -> Array:
+        """`separation(n)` from the heights of the cores, which takes less time, for searches.
+
+        Where several points are farthest, its derivative is not that of `separation`.
+        """
+        heights = self.a.height(matmul(n, self.R)) + self.b.height(-n)
+        return -heights - jnp.dot(n, self.p)
+
     def moved(self, s: Array) -> CorePair:
         """The pair after b has moved by s."""
         return self._replace(p=self.p - s)

@@ -413,7 +413,7 @@ def _with_next_direction(pair: CorePair, search: _Search) -> _Search:
     newton = unit(touch.n + matmul(total_change, n - touch.n), touch.n)
     far = unit(touch.n + _EXTRAPOLATION * (n - touch.n), n)
     directions = jnp.stack([touch.n, n, newton, far])
-    widths = jax.vmap(pair.separation)(directions)
+    widths = jax.vmap(pair.width)(directions)
     best = jnp.argmax(widths)
     eps, size = jnp.finfo(n.dtype).eps, pair.a.extent() + pair.b.extent()
     better = (widths[best] > widths[0] + 4 * eps * size) & (search.rounds < _ROUNDS)
@@ -424,7 +424,7 @@ def _with_next_direction(pair: CorePair, search: _Search) -> _Search:
 
 def _from_direction(pair: CorePair, search: _Search, touch: Touch) -> _Search:
     """The search for the nearest points after b has moved along the direction of a touch."""
-    s = touch.movement(pair.separation(touch.n), touch.n)
+    s = touch.movement(pair.width(touch.n), touch.n)
     iterate = jnp.full_like(search.next, _Next.ITERATE)
     return _Search(touch, s, iterate, jnp.zeros_like(search.visits), search.rounds + 1)
 
@@ -439,7 +439,7 @@ def _with_nearest_points(pair: CorePair, search: _Search) -> _Search:
     more = inexact & (search.visits < _VISITS)
     approach = search.next == _Next.APPROACH
     apart = approach & (length > jnp.finfo(u.dtype).eps ** 0.5 * size)
-    apart &= ~more & (pair.separation(n) > 0)
+    apart &= ~more & (pair.width(n) > 0)
     after = jnp.where(
         approach, jnp.where(apart, _Next.END, _Next.FIRST_DIRECTION), _Next.NEXT_DIRECTION
     )
@@ -469,7 +469,7 @@ def _first_direction(pair: CorePair) -> Array:
     if isinstance(pair.b, HullCore):
         directions.append(-pair.b.normals)
     directions = jax.vmap(unit, (0, None))(jnp.concatenate(directions), fixed[-1])
-    return directions[jnp.argmax(jax.vmap(pair.separation)(directions))]
+    return directions[jnp.argmax(jax.vmap(pair.width)(directions))]
 
 
 def _damped_inverse(M: Array) -> Array:

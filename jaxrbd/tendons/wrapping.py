@@ -214,7 +214,7 @@ def _touching_angle(l_a: Array, l_b: Array, r: Array, psi: Array) -> Array:
         return after, low, high, count + 1, jnp.abs(after - phi)
 
     # The number of correct digits doubles in each step of Newton's method. So after a change by
-    # sqrt(eps), one more step leaves only rounding errors.
+    # sqrt(eps), only rounding errors are left.
     enough = np.sqrt(jnp.finfo(psi.dtype).eps).astype(psi.dtype) * psi
 
     def unfinished(state):
@@ -225,8 +225,7 @@ def _touching_angle(l_a: Array, l_b: Array, r: Array, psi: Array) -> Array:
     # heights of a and b above the border divide the angle.
     start = psi * (l_a - r) / (l_a - r + l_b - r)
     state = start, jnp.zeros_like(psi), psi, jnp.zeros((), jnp.int32), jnp.ones_like(psi)
-    phi = lax.while_loop(unfinished, body, state)[0]
-    return phi - _mismatch(phi, l_a, l_b, r, psi) / _mismatch_rate(phi, l_a, l_b, r, psi)
+    return lax.while_loop(unfinished, body, state)[0]
 
 
 def _mismatch(phi: Array, l_a: Array, l_b: Array, r: Array, psi: Array) -> Array:
