@@ -813,3 +813,5 @@ def test_wrong_arguments_are_named(model):
         con.constrained_body(model.inertia[0], jnp.ones((1, 6)), v[:6], v[:6], v[:6], "guess")
     with pytest.raises(rbd.ArgumentError, match=r"gamma\(y\) has shape"):
         con.explicit_dynamics(model, lambda y: y, v[:2], v[:2], v)
+    with pytest.raises(rbd.ArgumentError, match="gamma is None, expected a function of y"):
+        con.explicit_dynamics(model, None, v, v, v)

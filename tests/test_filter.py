@@ -336,6 +336,7 @@ WRONG = {
         START, COMMAND.astype("float32"), 0.1
     ),
     "dt is -0.1, expected a number above 0": lambda: EXACT.push(START, COMMAND, -0.1),
+    "dt is None, expected the time step in s": lambda: EXACT.push(START, COMMAND, None),
     r"dt has shape \(3,\), expected \(\)": lambda: EXACT.push(START, COMMAND, np.ones(3)),
 }
 

@@ -19,12 +19,14 @@ class DCMotor(eqx.Module):
     """DC motors behind gears: each limits a requested joint torque by its torque-speed curve.
 
     One value per degree of freedom, (nv,). All values but `gear_ratio` belong to the shaft of the
-    motor; for a dof that is a translation, read N for N m and m/s for rad/s:
+    motor. For a linear motor, read N for N m and m/s for rad/s. For a rotary motor that drives a
+    translation, `gear_ratio` is in rad/m:
 
     - `stall_torque` in N m, 0 or more: the torque at full voltage and zero speed;
     - `no_load_speed` in rad/s, more than 0: the speed at full voltage and zero torque. It is
       infinite for a motor whose torque does not depend on the speed;
-    - `effort` in N m, 0 or more: the limit of the torque by the current, or infinite (default);
+    - `effort` in N m, 0 or more: the limit of the torque by the current, or infinite (default).
+      `Model.effort_limit` is a limit at the joint: divide it by the gear ratio;
     - `gear_ratio`, more than 0: the speed of the motor divided by the speed of the joint
       (default 1). The torque at the joint is the torque of the motor times the gear ratio.
 

@@ -44,9 +44,9 @@ class Filter(eqx.Module):
     - `command_range`, `activation_range`: (n, 2), lower and upper bounds, by default infinite;
     - `kinds` (default all "exact") and `early` (default all False): one value per command. Both are
       static;
-    - `release_time`: (n,) in s, more than 0, and `smoothing`: (n,), 0 or more, the width of the
-      differences between command and activation where the time of a muscle changes smoothly. By
-      default `time_constant` and 0. Only muscles use them.
+    - `release_time`: (n,) in s, more than 0, of muscles only, by default `time_constant`;
+    - `smoothing`: (n,), 0 or more, of muscles only, by default 0: the time changes smoothly while
+      `u - a` is between `-smoothing / 2` and `smoothing / 2`.
 
     `push` makes one time step. The filtered command is the control of the actuators:
 
@@ -116,7 +116,7 @@ class Filter(eqx.Module):
             )
 
     @property
-    def instant(self) -> np.ndarray:
+    def instant(self) -> Array | np.ndarray:
         """Whether each filter only clips its command, (n,)."""
         return self._are(EXACT) & np.array(self.early, bool) & (self.time_constant == 0)
 
@@ -125,9 +125,9 @@ class Filter(eqx.Module):
         return np.array([kind == x for x in self.kinds], bool)
 
     def init(self, command: ArrayLike) -> Float[Array, " n"]:
-        """The activation (n,) of a command (n,) that has been constant for a long time.
+        """The activation (n,) that a constant command (n,) keeps constant.
 
-        The activation of an integrator is 0, or the bound of its range that is nearest to 0. Raises
+        That of an integrator is 0, or the bound of its range that is nearest to 0. Raises
         ArgumentError if the command does not have the shape (n,) or a floating-point dtype.
         """
         command = self._floats(command, "command")
@@ -158,6 +158,8 @@ class Filter(eqx.Module):
                 f"command has dtype {command.dtype}, expected the dtype of the activation, "
                 f"{activation.dtype}"
             )
+        if dt is None:
+            raise ArgumentError("dt is None, expected the time step in s")
         if np.shape(dt) != ():
             raise ArgumentError(f"dt has shape {np.shape(dt)}, expected ()")
         return _push(self, activation, command, dt)

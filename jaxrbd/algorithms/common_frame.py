@@ -6,8 +6,9 @@ origin. In the common frame a forward pass is a sum over the supporting bodies, 
 is a sum over the subtree.
 
 The dof column of a dof is its motion vector, a column of S, in the common frame. Dof k supports
-dof j if the body of dof k supports the body of dof j. Each matrix of the dynamics is a masked
-product: a product of dof columns with other columns, set to zero where no dof supports the other.
+dof j if the body of dof k is that of dof j or an ancestor of it. Each matrix of the dynamics is a
+masked product: a product of dof columns with other columns, set to zero where neither dof supports
+the other.
 
 Notation of Singh, Russell and Wensing (2022): J are the dof columns. J_dot are the time derivatives
 of the dof columns; each column is fixed in its body. psi_dot and psi_ddot are the first and second
@@ -84,21 +85,23 @@ def body_inertias(model: Model, X: Pose) -> Array:
 
 
 def body_quantities(
-    inertia: Array, V: Array, A: Array, f_world: Array | None, moments: bool = True
+    inertia: Array, V: Array, A: Array, f_common: Array | None, moments: bool = True
 ) -> Array:
     """Inertia (10), velocity moments (12) and force (6) of each body in one row, (nb, 28).
 
-    `inertia` (nb, 10), `V`, `A` (nb, 6), and the external forces `f_world` (nb, 6) or None, in one
+    The force is the inertial force minus the external force.
+
+    `inertia` (nb, 10), `V`, `A` (nb, 6), and the external forces `f_common` (nb, 6) or None, in one
     frame. Without `moments`, a row has only the inertia and the force, (nb, 16).
     """
 
-    def of_body(inertia, V, A, *f_world):
+    def of_body(inertia, V, A, *f_common):
         force = inertial_force(inertia, V, A)
-        force = force - f_world[0] if f_world else force
+        force = force - f_common[0] if f_common else force
         velocity_row = [velocity_moments(inertia, V)] if moments else []
         return jnp.concatenate([inertia, *velocity_row, force], axis=-1)
 
-    return map_rows(of_body, inertia, V, A, *([] if f_world is None else [f_world]))
+    return map_rows(of_body, inertia, V, A, *([] if f_common is None else [f_common]))
 
 
 def velocities(model: Model, X: Pose, q: Array, v: Array, few_kernels: bool = False) -> Velocities:
@@ -129,9 +132,10 @@ def body_accelerations(
     world: Array | None = None,
     few_kernels: bool = False,
 ) -> tuple[Array, Array]:
-    """Accelerations of the bodies relative to the world and to their parents, (nb, 6) each.
+    """Accelerations of the bodies, and those relative to their parents, (nb, 6) each.
 
-    `world` (6,): the acceleration of the world (default 0); `few_kernels`: as in `sum_to_leaves`.
+    `world` (6,): the acceleration of the world, which the first result contains (default 0; minus
+    gravity adds the gravity force); `few_kernels`: as in `sum_to_leaves`.
     """
     rates, rates_dot = velocity.rates, tree_rate_derivatives(model, q, v, a)
 
@@ -149,7 +153,7 @@ def accelerations(
 ) -> tuple[Array, Array]:
     """Accelerations of the bodies (nb, 6) and psi_ddot (nv_tree, 6).
 
-    `world` (6,): the acceleration of the world (default 0).
+    `world` (6,): as in `body_accelerations`.
     """
     A, aJ = body_accelerations(model, q, v, a, velocity, world)
     body = model.topology.dof_body

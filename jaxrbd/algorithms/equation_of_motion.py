@@ -49,8 +49,8 @@ def equation_of_motion(
     Source: Featherstone, tables 5.1 and 6.2.
     """
     q, X = configuration_and_poses(model, q)
-    f_world = None if f_ext is None else transform_force(X, f_ext)
-    terms = equation_terms(model, q, X, v, f_world)
+    f_common = None if f_ext is None else transform_force(X, f_ext)
+    terms = equation_terms(model, q, X, v, f_common)
     return EquationOfMotion(terms.M, terms.bias, terms.velocity.J)
 
 
@@ -77,20 +77,20 @@ def equation_terms(
     q: Array,
     X: Pose,
     v: Array,
-    f_world: Array | None,
+    f_common: Array | None,
     moments: bool = False,
     few_kernels: bool = False,
 ) -> EquationTerms:
     """The `EquationTerms`, for poses X of the bodies in the common frame.
 
-    `f_world` (nb, 6): external forces in this frame, or None; `moments`: as in `body_quantities`;
+    `f_common` (nb, 6): external forces in this frame, or None; `moments`: as in `body_quantities`;
     `few_kernels`: as in `sum_to_leaves`.
     """
     zero, gravity = jnp.zeros_like(v), gravity_acceleration(model)
     velocity = velocities(model, X, q, v, few_kernels)
     acceleration = body_accelerations(model, q, v, zero, velocity, gravity, few_kernels)
     inertia = body_inertias(model, X)
-    bodies = body_quantities(inertia, velocity.V, acceleration[0], f_world, moments)
+    bodies = body_quantities(inertia, velocity.V, acceleration[0], f_common, moments)
     sums = sum_to_root(model.topology, bodies)
 
     def column_and_force(row, J):

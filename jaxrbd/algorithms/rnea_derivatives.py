@@ -98,13 +98,13 @@ def _composites_of_rows(rows: Array) -> Composites:
 
 
 def composites(
-    model: Model, inertia: Array, V: Array, A: Array, f_world: Array | None
+    model: Model, inertia: Array, V: Array, A: Array, f_common: Array | None
 ) -> Composites:
     """The `Composites` of the subtree of each dof, for `inertia` (nb, 10) in the common frame.
 
-    `f_world` (nb, 6): external forces on the bodies in the common frame, or None.
+    `f_common` (nb, 6): external forces on the bodies in the common frame, or None.
     """
-    rows = sum_to_root(model.topology, body_quantities(inertia, V, A, f_world))
+    rows = sum_to_root(model.topology, body_quantities(inertia, V, A, f_common))
     return _composites_of_rows(at_dofs(model, rows))
 
 
@@ -141,10 +141,10 @@ def rnea_derivatives(
     may have any number of dofs, and twelve velocity moments represent the matrix B of the source.
     """
     q, X = configuration_and_poses(model, q)
-    f_world = None if f_ext is None else transform_force(X, f_ext)
+    f_common = None if f_ext is None else transform_force(X, f_ext)
     velocity = velocities(model, X, q, v)
     A, aJ = body_accelerations(model, q, v, a, velocity, gravity_acceleration(model))
-    bodies = body_quantities(body_inertias(model, X), velocity.V, A, f_world)
+    bodies = body_quantities(body_inertias(model, X), velocity.V, A, f_common)
     sums = sum_to_root(model.topology, bodies)
     return _derivatives(model, q, v, a, velocity, A - aJ, sums)
 
@@ -273,9 +273,9 @@ def acceleration_and_derivatives(
 ) -> tuple[Array, ForwardDynamicsDerivatives]:
     """The acceleration (nv,) of `forward_dynamics`, and `forward_dynamics_derivatives`."""
     q, X = configuration_and_poses(model, q)
-    f_world = None if f_ext is None else transform_force(X, f_ext)
+    f_common = None if f_ext is None else transform_force(X, f_ext)
     # `few_kernels` avoids two loops over the bodies. For a quadruped it takes 2 % more time.
-    terms = equation_terms(model, q, X, v, f_world, moments=True, few_kernels=True)
+    terms = equation_terms(model, q, X, v, f_common, moments=True, few_kernels=True)
     # The product of M^-1 with the force is less accurate than the solve. With this product, the
     # derivatives of a chain of 64 links in float32 would lose two digits.
     W = inverse_factor(terms.M)

@@ -101,11 +101,11 @@ def rnea_second_order(
     q, X = configuration_and_poses(model, q)
     if not model.velocity_map_is_constant:
         return _by_forward_mode(model, q, v, a, weights, f_ext)
-    f_world = None if f_ext is None else transform_force(X, f_ext)
+    f_common = None if f_ext is None else transform_force(X, f_ext)
     velocity = velocities(model, X, q, v)
     A, psi_ddot = accelerations(model, q, v, a, velocity, gravity_acceleration(model))
     inertia = transform_inertia(X, model.inertia)
-    composite = composites(model, inertia, velocity.V, A, f_world)
+    composite = composites(model, inertia, velocity.V, A, f_common)
     dF_dq, dF_dv, dF_da = force_columns(
         composite, velocity.J, velocity.J_dot, velocity.psi_dot, psi_ddot
     )

@@ -15,8 +15,9 @@ capsule a segment. A core states six functions of vectors (3,) in the frame of t
 - `face(n, change)`: points (k, 3) of the face or edge that is farthest in the direction n. Point i
   is a farthest one in the direction n + change i; so they are in the order of the changes (k, 3).
 
-The convex hull of points has only `support`, `height`, `extent` and `face`, and `corner` and `corner_points`
-for `hulls.py`. For the other functions it is replaced by one of its triangles, which has no `face` and no `height`.
+The convex hull of points has only `support`, `height`, `extent` and `face`, and `corner` and
+`corner_points` for `hulls.py`. For the other functions it is replaced by one of its triangles,
+which has no `face` and no `height`.
 """
 
 from __future__ import annotations

@@ -2,17 +2,17 @@
 
 The acceleration a and the multipliers lambda satisfy the KKT system (`kkt.py`)
 
-    rnea(q, v, a, f_ext) - K^T lambda = tau,      c = K a + dK/dt v + d K v + p phi = 0.
+    rnea(q, v, a, f_ext) - K^T lambda = tau,      c = K a + dK/dt v + k_d K v + k_p phi = 0.
 
-with the gains p and d of the stabilisation. Its implicit function is differentiated by q, v and
+with the gains k_p and k_d of the stabilisation. Its implicit function is differentiated by q, v and
 tau. In these equations da, dlambda, dc and d(rnea) are differentials:
 
     [M  -K^T] [   da   ]   [dtau - d(rnea) + dK^T lambda]
     [K    0 ] [dlambda ] = [            -dc             ]
 
 d(rnea) and dc are the changes at constant a, from `rnea_derivatives` and `row_derivatives.py`. If
-rows are redundant, the multipliers with the least `|lambda / s|` satisfy `lambda / s^2 = K y` for
-some y (`kkt.py`). This equation is differentiated too.
+rows are redundant, the multipliers with the least `|lambda / s|`, for the scales s of the rows in
+`kkt.py`, satisfy `lambda / s^2 = K y` for some y. This equation is differentiated too.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ from .rows import constraint_blocks, stacked_rows
 class ConstrainedDynamicsDerivatives(NamedTuple):
     """Derivatives of the acceleration (nv, nv) and of the multipliers (m, nv) by q, v and tau.
 
-    m is the number of equations of all constraints, in the order of the constraints.
+    The derivatives with respect to q are in its tangent space. m is the number of equations of all
+    constraints, in the order of the constraints.
     """
 
     dqdd_dq: Float[Array, "nv nv"]
@@ -65,7 +66,8 @@ class ConstrainedDynamicsDerivatives(NamedTuple):
 class ImpactDerivatives(NamedTuple):
     """Derivatives of the velocity after an impact (nv, nv) and of the impulses (m, nv) by q and v.
 
-    m is the number of equations of all constraints, in the order of the constraints.
+    The derivatives with respect to q are in its tangent space. m is the number of equations of all
+    constraints, in the order of the constraints.
     """
 
     dvelocity_dq: Float[Array, "nv nv"]
@@ -74,10 +76,10 @@ class ImpactDerivatives(NamedTuple):
     dimpulses_dv: Float[Array, "m nv"]
 
 
-class DynamicsConstants(NamedTuple):
+class DynamicsParameters(NamedTuple):
     """The arguments of the constrained dynamics, except for q, v and tau.
 
-    `gains`: p and d of the stabilisation; `active` (number of constraints,) of bool, or None.
+    `gains`: k_p and k_d of the stabilisation; `active` (number of constraints,) of bool, or None.
     """
 
     model: Model
@@ -87,7 +89,7 @@ class DynamicsConstants(NamedTuple):
     active: Array | None
 
 
-class ImpactConstants(NamedTuple):
+class ImpactParameters(NamedTuple):
     """The arguments of an impact, except for q and v; `restitution` ()."""
 
     model: Model
@@ -96,7 +98,7 @@ class ImpactConstants(NamedTuple):
     active: Array | None
 
 
-class Motion(NamedTuple):
+class Response(NamedTuple):
     """The acceleration, or the velocity after an impact (nv,); multipliers and residuals (m,)."""
 
     motion: Array
@@ -127,21 +129,25 @@ def _solved(
     return _System(kinematics, M, rows, solve, solve(force, k, jnp.zeros_like(k)), k)
 
 
-def _motion(system: _System, v_before: Array | float = 0.0) -> Motion:
+def _motion(system: _System, v_before: Array | float = 0.0) -> Response:
     x, multiplier, _ = system.solution
-    return Motion(v_before + x, multiplier, matmul(system.rows.K, x) - system.k)
+    return Response(v_before + x, multiplier, matmul(system.rows.K, x) - system.k)
 
 
 # ------------------------------------------------------------------------------- acceleration
 
 
-def dynamics(constants: DynamicsConstants, q: Array | Kinematics, v: Array, tau: Array) -> Motion:
+def dynamics(
+    parameters: DynamicsParameters, q: Array | Kinematics, v: Array, tau: Array
+) -> Response:
     """The acceleration under constraints. JAX differentiates the KKT system."""
-    return _motion(_dynamics(constants, q, v, tau))
+    return _motion(_dynamics(parameters, q, v, tau))
 
 
-def _dynamics(constants: DynamicsConstants, q: Array | Kinematics, v: Array, tau: Array) -> _System:
-    model, constraints, f_ext, (p, d), active = constants
+def _dynamics(
+    parameters: DynamicsParameters, q: Array | Kinematics, v: Array, tau: Array
+) -> _System:
+    model, constraints, f_ext, (p, d), active = parameters
     kinematics = forward_kinematics.unchecked(model, q)
     rows = stacked_rows(model, constraint_blocks(model, kinematics, v, constraints), active)
     k = -rows.bias - d * matmul(rows.K, v) - p * rows.position
@@ -150,31 +156,33 @@ def _dynamics(constants: DynamicsConstants, q: Array | Kinematics, v: Array, tau
 
 
 def dynamics_columns(
-    constants: DynamicsConstants, q: Array | Kinematics, v: Array, tau: Array
-) -> Motion:
+    parameters: DynamicsParameters, q: Array | Kinematics, v: Array, tau: Array
+) -> Response:
     """The derivatives of `dynamics`, (..., 3 nv): columns for q (tangent space), v and tau."""
-    return _dynamics_and_columns(constants, q, v, tau)[1]
+    return _dynamics_and_columns(parameters, q, v, tau)[1]
 
 
 def _dynamics_and_columns(
-    constants: DynamicsConstants, q: Array | Kinematics, v: Array, tau: Array
-) -> tuple[Motion, Motion]:
+    parameters: DynamicsParameters, q: Array | Kinematics, v: Array, tau: Array
+) -> tuple[Response, Response]:
     """The motion, and its derivatives with respect to q, v and tau as columns (..., 3 nv)."""
-    model, constraints, f_ext, gains, active = constants
-    system = _dynamics(constants, q, v, tau)
+    model, constraints, f_ext, gains, active = parameters
+    system = _dynamics(parameters, q, v, tau)
     kinematics, a = system.kinematics, system.solution.x
     by_q = row_derivatives(model, kinematics, v, a, constraints, gains, active)
     dtau_dq, dtau_dv, _ = rnea_derivatives.unchecked(model, kinematics, v, a, f_ext)
     unit = jnp.eye(model.nv, dtype=model.dtype)
     force = jnp.concatenate([_constraint_forces(system, by_q) - dtau_dq, -dtau_dv, unit], axis=1)
     k = jnp.concatenate([-by_q.by_q, -by_q.by_v, jnp.zeros_like(by_q.by_q)], axis=1)
-    rest = jnp.concatenate([_rest(model, system, by_q), jnp.zeros_like(k[:, model.nv :])], axis=1)
+    rest = jnp.concatenate(
+        [_multiplier_equation_by_q(model, system, by_q), jnp.zeros_like(k[:, model.nv :])], axis=1
+    )
     return _motion(system), _columns(system, force, k, rest)
 
 
-def _columns(system: _System, force: Array, k: Array, rest: Array) -> Motion:
+def _columns(system: _System, force: Array, k: Array, rest: Array) -> Response:
     x, multiplier, _ = jax.vmap(system.solve, 1, 1)(force, k, rest)
-    return Motion(x, multiplier, matmul(system.rows.K, x) - k)
+    return Response(x, multiplier, matmul(system.rows.K, x) - k)
 
 
 def _constraint_forces(system: _System, rows: RowDerivatives) -> Array:
@@ -182,7 +190,7 @@ def _constraint_forces(system: _System, rows: RowDerivatives) -> Array:
     return einsum("i,ikj->kj", system.solution.multiplier, rows.K_by_q)
 
 
-def _rest(model: Model, system: _System, rows: RowDerivatives) -> Array:
+def _multiplier_equation_by_q(model: Model, system: _System, rows: RowDerivatives) -> Array:
     """The derivative (m, nv) with respect to q of `K y - lambda / s^2` at constant y and lambda."""
     _, multiplier, y = system.solution
     K, diagonal = system.rows.K, jnp.diagonal(system.M)[None]
@@ -213,25 +221,30 @@ def _diagonal_by_q(model: Model, kinematics: Kinematics) -> Array:
 
 
 @jax.custom_jvp
-def analytic_dynamics(constants: DynamicsConstants, q: Array, v: Array, tau: Array) -> Motion:
+def analytic_dynamics(parameters: DynamicsParameters, q: Array, v: Array, tau: Array) -> Response:
     """`dynamics` at q (nq,), with analytic derivatives with respect to q, v and tau."""
-    return dynamics(constants, q, v, tau)
+    return dynamics(parameters, q, v, tau)
 
 
 def _analytic_dynamics_jvp(primals, tangents):
-    constants, q, v, tau = primals
-    found, columns = _dynamics_and_columns(constants, q, v, tau)
-    return found, _tangent(constants.model, dynamics, primals, tangents, found, columns)
+    parameters, q, v, tau = primals
+    found, columns = _dynamics_and_columns(parameters, q, v, tau)
+    return found, _tangent(parameters.model, dynamics, primals, tangents, found, columns)
 
 
 analytic_dynamics.defjvp(_analytic_dynamics_jvp, symbolic_zeros=True)
 
 
 def _tangent(
-    model: Model, function: Callable, primals: Any, tangents: Any, found: Motion, columns: Motion
-) -> Motion:
-    """The tangent of `function(constants, q, ...)` from its columns by q and the other vectors."""
-    (constants, q, *_), (constants_dot, q_dot, *others_dot) = primals, tangents
+    model: Model,
+    function: Callable,
+    primals: Any,
+    tangents: Any,
+    found: Response,
+    columns: Response,
+) -> Response:
+    """The tangent of `function(parameters, q, ...)` from its columns by q and the other vectors."""
+    (parameters, q, *_), (parameters_dot, q_dot, *others_dot) = primals, tangents
     total = jax.tree.map(jnp.zeros_like, found)
     for i, change in enumerate([q_dot, *others_dot]):
         if isinstance(change, SymbolicZero):
@@ -239,7 +252,7 @@ def _tangent(
         change = displacement.unchecked(model, q, change) if i == 0 else change
         block = slice(i * model.nv, (i + 1) * model.nv)
         total = jax.tree.map(lambda x, D: x + matmul(D[:, block], change), total, columns)
-    leaves, changes, with_values = changed_leaves(constants, constants_dot)
+    leaves, changes, with_values = changed_leaves(parameters, parameters_dot)
     if leaves:
 
         def by_constants(leaves):
@@ -253,30 +266,30 @@ def _tangent(
 # ------------------------------------------------------------------------------------- impact
 
 
-def impact_motion(constants: ImpactConstants, q: Array | Kinematics, v: Array) -> Motion:
+def impact_motion(parameters: ImpactParameters, q: Array | Kinematics, v: Array) -> Response:
     """The velocity after an impact. JAX differentiates the KKT system."""
-    return _motion(_impact(constants, q, v), v)
+    return _motion(_impact(parameters, q, v), v)
 
 
-def _impact(constants: ImpactConstants, q: Array | Kinematics, v: Array) -> _System:
-    model, constraints, e, active = constants
+def _impact(parameters: ImpactParameters, q: Array | Kinematics, v: Array) -> _System:
+    model, constraints, e, active = parameters
     kinematics, zero = forward_kinematics.unchecked(model, q), jnp.zeros_like(v)
     rows = stacked_rows(model, constraint_blocks(model, kinematics, zero, constraints), active)
     k = -(1 + e) * matmul(rows.K, v)
     return _solved(model, kinematics, rows, zero, k)
 
 
-def impact_columns(constants: ImpactConstants, q: Array | Kinematics, v: Array) -> Motion:
+def impact_columns(parameters: ImpactParameters, q: Array | Kinematics, v: Array) -> Response:
     """The derivatives of `impact_motion`, (..., 2 nv): columns for q (tangent space) and v."""
-    return _impact_and_columns(constants, q, v)[1]
+    return _impact_and_columns(parameters, q, v)[1]
 
 
 def _impact_and_columns(
-    constants: ImpactConstants, q: Array | Kinematics, v: Array
-) -> tuple[Motion, Motion]:
+    parameters: ImpactParameters, q: Array | Kinematics, v: Array
+) -> tuple[Response, Response]:
     """The motion, and its derivatives with respect to q and v as columns (..., 2 nv)."""
-    model, constraints, e, active = constants
-    system = _impact(constants, q, v)
+    model, constraints, e, active = parameters
+    system = _impact(parameters, q, v)
     kinematics, (change, _, _) = system.kinematics, system.solution
     zero, no_gain = jnp.zeros_like(v), jnp.zeros((), model.dtype)
     by_q = row_derivatives(model, kinematics, zero, zero, constraints, (no_gain, no_gain), active)
@@ -291,7 +304,7 @@ def _impact_and_columns(
         for x, y in (
             (force, jnp.zeros_like(force)),
             (k, -(1 + e) * system.rows.K),
-            (_rest(model, system, by_q), jnp.zeros_like(k)),
+            (_multiplier_equation_by_q(model, system, by_q), jnp.zeros_like(k)),
         )
     )
     found = _columns(system, force, k, rest)
@@ -301,15 +314,15 @@ def _impact_and_columns(
 
 
 @jax.custom_jvp
-def analytic_impact(constants: ImpactConstants, q: Array, v: Array) -> Motion:
+def analytic_impact(parameters: ImpactParameters, q: Array, v: Array) -> Response:
     """`impact_motion` at q (nq,), with analytic derivatives with respect to q and v."""
-    return impact_motion(constants, q, v)
+    return impact_motion(parameters, q, v)
 
 
 def _analytic_impact_jvp(primals, tangents):
-    constants, q, v = primals
-    found, columns = _impact_and_columns(constants, q, v)
-    return found, _tangent(constants.model, impact_motion, primals, tangents, found, columns)
+    parameters, q, v = primals
+    found, columns = _impact_and_columns(parameters, q, v)
+    return found, _tangent(parameters.model, impact_motion, primals, tangents, found, columns)
 
 
 analytic_impact.defjvp(_analytic_impact_jvp, symbolic_zeros=True)

@@ -20,9 +20,9 @@ from ..errors import ArgumentError
 from ..model import Model, arguments
 from .derivatives import (
     ConstrainedDynamicsDerivatives,
-    DynamicsConstants,
-    ImpactConstants,
+    DynamicsParameters,
     ImpactDerivatives,
+    ImpactParameters,
     analytic_dynamics,
     analytic_impact,
     dynamics,
@@ -93,9 +93,9 @@ def constrained_dynamics(
     stabilisation gives NaN.
     Source: Featherstone (3.17), and chapter 8 (closed loops).
     """
-    constants = _dynamics_constants(model, constraints, f_ext, stabilisation, active)
+    parameters = _dynamics_parameters(model, constraints, f_ext, stabilisation, active)
     solve = dynamics if isinstance(q, Kinematics) else analytic_dynamics
-    a, *by_row = solve(constants, q, v, tau)
+    a, *by_row = solve(parameters, q, v, tau)
     return ConstrainedDynamics(a, *split_rows(model, q, constraints, *by_row))
 
 
@@ -119,8 +119,8 @@ def constrained_dynamics_derivatives(
     `constrained_dynamics`. Source: the implicit function of the KKT system (3.17) of Featherstone;
     the heads of `derivatives.py` and `row_derivatives.py` have the formulas.
     """
-    constants = _dynamics_constants(model, constraints, f_ext, stabilisation, active)
-    columns = dynamics_columns(constants, forward_kinematics.unchecked(model, q), v, tau)
+    parameters = _dynamics_parameters(model, constraints, f_ext, stabilisation, active)
+    columns = dynamics_columns(parameters, forward_kinematics.unchecked(model, q), v, tau)
     parts = [jnp.split(x, 3, axis=1) for x in (columns.motion, columns.multiplier)]
     return ConstrainedDynamicsDerivatives(*parts[0], *parts[1])
 
@@ -148,9 +148,9 @@ def impact(
     Raises ArgumentError for an unknown frame or a restitution out of its range; a traced
     restitution out of its range gives NaN. Source: Featherstone (11.62) at e = 0.
     """
-    constants = _impact_constants(model, constraints, restitution, active)
+    parameters = _impact_parameters(model, constraints, restitution, active)
     solve = impact_motion if isinstance(q, Kinematics) else analytic_impact
-    velocity, *by_row = solve(constants, q, v)
+    velocity, *by_row = solve(parameters, q, v)
     return Impact(velocity, *split_rows(model, q, constraints, *by_row))
 
 
@@ -170,8 +170,8 @@ def impact_derivatives(
     Source: the implicit function of the equations of `impact`, as for
     `constrained_dynamics_derivatives`.
     """
-    constants = _impact_constants(model, constraints, restitution, active)
-    columns = impact_columns(constants, forward_kinematics.unchecked(model, q), v)
+    parameters = _impact_parameters(model, constraints, restitution, active)
+    columns = impact_columns(parameters, forward_kinematics.unchecked(model, q), v)
     parts = [jnp.split(x, 2, axis=1) for x in (columns.motion, columns.multiplier)]
     return ImpactDerivatives(*parts[0], *parts[1])
 
@@ -235,14 +235,14 @@ def kkt_system(
     return A, jnp.concatenate([tau - bias, -rows.bias])
 
 
-def _dynamics_constants(
+def _dynamics_parameters(
     model: Model,
     constraints: Sequence[Constraint],
     f_ext: Array | None,
     stabilisation: ArrayLike,
     active: ArrayLike | None,
-) -> DynamicsConstants:
-    return DynamicsConstants(
+) -> DynamicsParameters:
+    return DynamicsParameters(
         model,
         checked_constraints(constraints),
         f_ext,
@@ -261,11 +261,11 @@ def _gains(model: Model, stabilisation: ArrayLike) -> tuple[Array, Array]:
     return rate * rate, 2 * rate
 
 
-def _impact_constants(
+def _impact_parameters(
     model: Model,
     constraints: Sequence[Constraint],
     restitution: ArrayLike,
     active: ArrayLike | None,
-) -> ImpactConstants:
+) -> ImpactParameters:
     e = arguments.FRACTION.or_nan(arguments.number(model, restitution, "restitution"))
-    return ImpactConstants(model, checked_constraints(constraints), e, acting(constraints, active))
+    return ImpactParameters(model, checked_constraints(constraints), e, acting(constraints, active))

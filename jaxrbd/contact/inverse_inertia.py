@@ -1,4 +1,7 @@
-"""The inverse inertia of a robot at its contacts and joints, the scale of the compliance."""
+"""The inverse inertia of a robot at its contacts and joints.
+
+`regularisation` of a contact step is a fraction of these values.
+"""
 
 from __future__ import annotations
 
@@ -22,20 +25,21 @@ from .scene import InverseInertias, Scene
 
 @arguments.compiled
 def inverse_inertias(model: Model, scene: Scene) -> InverseInertias:
-    """The inverse inertia of a robot at each sphere and joint, and the inertias of its trees.
+    """The inverse inertia of a robot at each contact and joint, and the inertias of its trees.
 
     All are for the neutral configuration.
 
     For a point of a body with the Jacobian J, the mean over all directions of the inverse inertia
     is a third of the trace of `J M^-1 J^T`. The value of a sphere is the mean over all points of
-    the sphere. The value of a pair is the mean for the relative velocity of two points, each on a
-    sphere around the centre of its shape that has the size of the shape. The value of a joint is a
-    diagonal entry of M^-1.
+    the sphere. For a pair of shapes, a sphere around its centre takes the place of each shape, and
+    the value is the mean for the relative velocity of opposite points of the two spheres. A joint
+    has one value per velocity: the diagonal entry of M^-1 or, for a joint that follows others, of
+    `J M^-1 J^T`, with the derivative J of its velocities with respect to v.
 
     `contact_step` computes these values if `scene.inverse_inertia` is None. Many steps are faster
     with `dataclasses.replace(scene, inverse_inertia=inverse_inertias(model, scene))`. The values
-    depend on the frames, offsets and radii of the scene and on the model. Raises ArgumentError for
-    an unknown frame or a frame that is fixed to the world.
+    depend on the frames, offsets, radii and shapes of the scene and on the model. Raises
+    ArgumentError for an unknown frame or a frame that is fixed to the world.
     """
     scene = scene.astype(model.dtype)
     kinematics = forward_kinematics.unchecked(model, neutral(model))

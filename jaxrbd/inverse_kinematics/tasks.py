@@ -486,11 +486,10 @@ def scale_preferences(
     tasks: Sequence[Task | Constraint], share: Float[Array, ""]
 ) -> tuple[Task | Constraint, ...]:
     """The tasks, with the weights of the preferences multiplied by a share from 0 to 1."""
+    every: Sequence[Any] = tasks
     return tuple(
-        eqx.tree_at(lambda x: x.weights, task, task.weights * share)
-        if isinstance(task, PostureTask)
-        else task
-        for task in tasks
+        task if held else eqx.tree_at(lambda x: x.weights, task, task.weights * share)
+        for task, held in zip(every, has_to_hold(tasks))
     )
 
 

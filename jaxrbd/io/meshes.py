@@ -24,7 +24,7 @@ def read_meshes(
 ) -> Model:
     """The model, with a `Mesh` in place of each `MeshFile` of its collision geometry.
 
-    So `collision.pairs_of` has the convex hulls of these meshes. All parts of a file become one
+    Then `collision.pairs_of` uses the convex hulls of these meshes. All parts of a file become one
     mesh. The visual geometry is not changed.
 
     - `packages`, `search_environment`: as for `find_package_file`, which finds the files.
@@ -55,9 +55,9 @@ def read_meshes(
             )
         return dataclasses.replace(geometry, shape=known[key])
 
-    geometry = arguments.robot(model).geometry
+    links = arguments.robot(model).geometry
     collisions = {
-        link: tuple(read(link, shape) for shape in shapes)
-        for link, shapes in geometry.collisions.items()
+        link: tuple(read(link, geometry) for geometry in geometries)
+        for link, geometries in links.collisions.items()
     }
-    return dataclasses.replace(model, geometry=LinkGeometry(geometry.visuals, collisions))
+    return dataclasses.replace(model, geometry=LinkGeometry(links.visuals, collisions))

@@ -1,7 +1,9 @@
-"""Convex shapes of links and obstacles. The frame of a shape has its origin in its middle.
+"""Convex shapes of links and obstacles.
 
-The sizes of a shape are leaves of a pytree, so JAX differentiates distances with respect to them
-and batches them. The constructors raise ArgumentError for a negative size; a size of 0 is allowed.
+The frame of a shape has its origin in its middle; that of a half-space is on its surface. The sizes
+of a shape are leaves of a pytree, so JAX differentiates distances with respect to them and batches
+them. (In `Model.geometry`, the sizes are constants.) The constructors raise ArgumentError for a
+negative size; a size of 0 is allowed.
 """
 
 from __future__ import annotations
@@ -79,8 +81,9 @@ class Cylinder(eqx.Module):
 class Ellipsoid(eqx.Module):
     """An ellipsoid with the semi-axes `radii` (3,) along the axes of its frame, in m.
 
-    `rounding` () in m: the distance from the ellipsoid within which points belong to the shape.
-    Distances are exact if the largest radius is at most 100 times the smallest one.
+    `rounding` () in m: the distance from the ellipsoid within which points belong to the shape. It
+    is added to the radii. Distances are exact if the largest radius is at most 100 times the
+    smallest one.
     """
 
     radii: Float[Parameter, "3"]

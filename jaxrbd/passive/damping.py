@@ -21,20 +21,21 @@ from ..model.joints_by_name import polynomials
 
 
 class PolynomialDamping(eqx.Module):
-    """Damping of joints whose coefficient is a polynomial of the speed.
+    """Joint damping. Its coefficient is a polynomial of the speed.
 
     A velocity u of a joint has the force `-d(|u|) u`, with
 
         d(s) = c_0 + c_1 s + ... + c_(p-1) s^(p-1).
 
     The linear velocity of a free-flyer is damped along the axes in which its position is given: for
-    a floating base, along world axes. All other velocities are the entries of v.
+    a floating base, along world axes. All other velocities are the rates of the coordinates of the
+    joints, also of joints that follow others.
 
     - `joints`: the names of joints. The forces of a joint that is named twice add up;
     - `coefficients` (n, p), or (n,) for constants: one row per velocity of the joints, in the order
       of `joints`. The units of c_k are N (s/m)^(k+1) or N m (s/rad)^(k+1).
 
-    `Model.damping` is another linear damping, and adds up with this one. `contact_step` computes
+    `Model.damping` is separate from this damping, and the two add up. `contact_step` computes
     `Model.damping` with the velocity after the step, and a passive force with the velocity before
     the step. Raises ArgumentError for a wrong shape and a value that is NaN. Source: MuJoCo,
     chapter "Computation", on polynomial forces, and XML reference, body/joint, attribute damping.
@@ -62,7 +63,7 @@ def _damping_force(
     model: Model, damping: PolynomialDamping, q: Array, v: Array
 ) -> Float[Array, " nv"]:
     """See `PolynomialDamping.__call__`."""
-    index = _velocities(model, damping.joints)
+    index = _velocity_indices(model, damping.joints)
     if len(damping.coefficients) != len(index):
         raise ArgumentError(
             f"coefficients has {len(damping.coefficients)} rows, expected {len(index)}, the count "
@@ -84,7 +85,7 @@ def _damping_force(
     return independent_joint_force(model, q, forces)
 
 
-def _velocities(model: Model, joints: Sequence[str]) -> np.ndarray:
+def _velocity_indices(model: Model, joints: Sequence[str]) -> np.ndarray:
     """The indices of the velocities of joints among the velocities of all joints."""
     start = np.cumsum([0, *model.joint_nvs])
     bodies = [model.joint(name).bodies for name in joints]

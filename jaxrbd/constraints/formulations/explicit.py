@@ -15,6 +15,7 @@ from ..._math.linear import inverse_positive_definite, matmul
 from ...algorithms.crba import crba
 from ...algorithms.rnea import rnea
 from ...configuration import difference
+from ...errors import ArgumentError
 from ...model import Model, arguments
 
 
@@ -24,9 +25,10 @@ class ExplicitDynamics(NamedTuple):
     - `y_accel` (n,): the acceleration of y;
     - `q` (nq,), `v` (nv,), `a` (nv,): configuration, velocity and acceleration of the robot;
     - `G` (nv, n): the derivative of gamma, with `v = G dy/dt`;
-    - `M` (n, n): the mass matrix over y, `G^T H G`, with the mass matrix H of the robot;
-    - `C` (n,): the bias force over y, `G^T (bias + H g)`, with `g = dG/dt dy/dt` and the bias force
-      of the robot.
+    - `M` (n, n): the mass matrix in the coordinates y, `G^T H G`, with the mass matrix H of the
+      robot;
+    - `C` (n,): the bias force in the coordinates y, `G^T (bias + H g)`, with `g = dG/dt dy/dt` and
+      the bias force of the robot.
     """
 
     y_accel: Float[Array, " n"]
@@ -53,9 +55,12 @@ def explicit_dynamics(
 
     With `a = G y_accel + g` the equations of motion become `M y_accel + C = G^T tau`, with the
     symbols of `ExplicitDynamics`. These equations do not contain the constraint forces, which do no
-    work for velocities `G dy/dt`.
-    Source: Featherstone (3.18) to (3.21).
+    work for velocities `G dy/dt`. The columns of G must be independent, else the result is not
+    finite. Raises ArgumentError for an argument of a wrong shape and for a `gamma` that is not a
+    function. Source: Featherstone (3.18) to (3.21).
     """
+    if not callable(gamma):
+        raise ArgumentError(f"gamma is {gamma!r}, expected a function of y")
     y = arguments.array(model, y, "y", (jnp.size(y),), "n")
     y_dot = arguments.array(model, y_dot, "y_dot", y.shape, "n")
     tau = arguments.velocity(model, tau, "tau")

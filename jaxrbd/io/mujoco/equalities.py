@@ -20,7 +20,7 @@ from .source import Source
 
 
 class Polynomial(eqx.Module):
-    """A polynomial that gives x for y: two joint coordinates, or two tendon lengths.
+    """A polynomial that gives the first coordinate or length x of a pair from the second one, y.
 
     `x = rest[0] + sum_k coefficients_k (y - rest[1])^k`.
 
@@ -100,7 +100,7 @@ def read_followers(source: Source) -> FollowerRules:
     leaders: set[str] = set()
     used: set[int] = set()
     for equality in range(source.m.neq):
-        if not _is_joint_pair(source, equality):
+        if not _is_active_joint_pair(source, equality):
             continue
         equation = _joint_equation(source, equality)
         joint, leader = equation.joint, equation.leader
@@ -135,7 +135,7 @@ def read_constraints(
     return tuple(found[True]), tuple(found[False])
 
 
-def _is_joint_pair(source: Source, equality: int) -> bool:
+def _is_active_joint_pair(source: Source, equality: int) -> bool:
     """Whether an equality is active and couples two joints."""
     m = source.m
     return bool(
@@ -204,7 +204,10 @@ def _tendon_equation(source: Source, equality: int, tendons: Tendons) -> TendonE
 
 
 def _frame(source: Source, equality: int, ends: np.ndarray, sites: dict[str, str]) -> str | None:
-    """The name of the frame at one end of a constraint; None is the world."""
+    """The name of the frame at one end of a constraint; None is the world.
+
+    `ends`: the ids of the objects at this end of all equalities.
+    """
     end = int(ends[equality])
     if source.kind("Obj", source.m.eq_objtype[equality]) == "site":
         return sites[source.sites[end]]
