@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
+from jaxrbd import contact
 from jaxrbd.model import arguments
 from support import nightly, zoo
 from support.algorithms import ALGORITHMS, PUBLIC
@@ -241,6 +242,23 @@ def test_swapped_arguments_are_told_what_is_expected():
     assert len(said) > 50
     expected = "the first argument is an array of shape (2,), expected the Model of a robot"
     assert {name: text for name, text in said.items() if text != expected} == {}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m, q, v: rbd.rnea("robot.urdf", q, v, v), "the first argument is 'str', expected"),
+        (lambda m, q, v: rbd.rnea(m, q, v, "0"), "a is 'str', expected arrays"),
+        (lambda m, q, v: rbd.rnea(m, q, v, a={"x": np.array(["0"])}), "a contains an array"),
+        (lambda m, q, v: contact.contact_force(m, "ground", q, v), "scene is 'str', expected"),
+        (lambda m, q, v: contact.contact_force(m, None, q, v), "scene is 'NoneType', expected a S"),
+        (lambda m, q, v: contact.inverse_inertias(m, [q]), "scene is 'list', expected a Scene"),
+        (lambda m, q, v: contact.inverse_inertias(m, scene=print), "scene is "),
+    ],
+)
+def test_objects_that_are_no_arrays_are_named(call, message):
+    with pytest.raises(rbd.ArgumentError, match=message):
+        call(zoo.small(), NEUTRAL, jnp.zeros(V))
 
 
 @pytest.mark.parametrize("reference", ["LOCAL", "body", ""])

@@ -13,7 +13,7 @@ from ..model import Model, arguments
 from .contacts import contact_bodies, contact_wrenches, find_contacts, relative
 from .coulomb import spin_moments, with_spins
 from .points import point_motions
-from .scene import Scene, lengths_and_normals, tangential
+from .scene import Scene, lengths_and_normals, scene_for, tangential
 
 
 class ContactForce(NamedTuple):
@@ -68,7 +68,7 @@ def contact_force(model: Model, scene: Scene, q: Array | Kinematics, v: Array) -
     an unknown frame.
     """
     kinematics = forward_kinematics.unchecked(model, q)
-    scene = scene.astype(model.dtype)
+    scene = scene_for(model, scene)
     material = scene.material
     found, bodies = find_contacts(model, scene, kinematics), contact_bodies(model, scene)
     motions = point_motions(model, kinematics, bodies, found.arm, v)
@@ -98,7 +98,7 @@ def contact_energy(model: Model, scene: Scene, q: Array | Kinematics) -> Float[A
     `contact_force` at v = 0. At other v, `contact_force` also has damping and friction, which
     dissipate energy. Raises ArgumentError for an unknown frame.
     """
-    scene = scene.astype(model.dtype)
+    scene = scene_for(model, scene)
     found = find_contacts(model, scene, forward_kinematics.unchecked(model, q))
     stiffness = arguments.number(model, scene.material.stiffness, "stiffness")
     return stiffness * jnp.sum(jnp.maximum(-found.distance, 0) ** 3) / 3

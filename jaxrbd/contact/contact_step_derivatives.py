@@ -43,7 +43,7 @@ from .free_motion import free_motion, move
 from .inverse_inertia import inverse_inertias
 from .joint_terms import Servo
 from .points import point_jacobians
-from .scene import Scene
+from .scene import Scene, scene_for
 
 
 @compiled_step
@@ -73,7 +73,7 @@ def contact_step_derivatives(
     does not converge. The head of the module has the equations.
     """
     dt, options = checked_options(model, dt, regularisation, recovery, smoothing)
-    scene = scene.astype(model.dtype)
+    scene = scene_for(model, scene)
     scales = scene.inverse_inertia
     scales = inverse_inertias(model, scene) if scales is None else scales
     scene, trees = dataclasses.replace(scene, inverse_inertia=scales), scales.trees

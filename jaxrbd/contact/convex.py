@@ -65,7 +65,7 @@ from .inverse_inertia import inverse_inertias, joint_jacobian
 from .joint_terms import ClippedLaw, JointImpulses, JointLaw, Servo, joint_law
 from .newton import Problem
 from .points import body_wrenches
-from .scene import InverseInertias, Scene, lengths_and_normals
+from .scene import InverseInertias, Scene, lengths_and_normals, scene_for
 from .tendon_terms import tendon_law, tendon_servo_law
 from .working_set import contact_solution, partitions_of
 
@@ -204,7 +204,7 @@ def contact_step(
     contact. Here R is isotropic.
     """
     dt, options = checked_options(model, dt, regularisation, recovery, smoothing)
-    scene = scene.astype(model.dtype)
+    scene = scene_for(model, scene)
     terms = servo, constraints, Tendons(()) if tendons is None else tendons
 
     def step() -> ContactStep:
@@ -230,7 +230,7 @@ def step_wrenches(
     """
     dt = arguments.POSITIVE.or_nan(arguments.number(model, dt, "dt"))
     require_step_of(scene, step)
-    scene, kinematics = scene.astype(model.dtype), forward_kinematics.unchecked(model, q)
+    scene, kinematics = scene_for(model, scene), forward_kinematics.unchecked(model, q)
     forces, moments = (opposed(scene, x / dt) for x in (step.impulse, step.moment))
     arm = find_contacts(model, scene, kinematics).arm
     return body_wrenches(model, kinematics, contact_bodies(model, scene), arm, forces, moments)

@@ -20,7 +20,7 @@ from ..model.joint_space import joint_rates
 from .contacts import contact_bodies, reference_spheres, relative
 from .free_motion import tree_inertias
 from .points import point_jacobians
-from .scene import InverseInertias, Scene
+from .scene import InverseInertias, Scene, scene_for
 
 
 @arguments.compiled
@@ -41,7 +41,7 @@ def inverse_inertias(model: Model, scene: Scene) -> InverseInertias:
     depend on the frames, offsets, radii and shapes of the scene and on the model. Raises
     ArgumentError for an unknown frame or a frame that is fixed to the world.
     """
-    scene = scene.astype(model.dtype)
+    scene = scene_for(model, scene)
     kinematics = forward_kinematics.unchecked(model, neutral(model))
     columns = dof_columns(model, root_centred(kinematics))
     centres, sizes = reference_spheres(model, scene)

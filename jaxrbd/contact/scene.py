@@ -30,6 +30,7 @@ from ..collision.robot_shapes import shapes_of
 from ..errors import ArgumentError, ContactWarning, listed
 from ..joints import as_module
 from ..model import Model, arguments
+from ..model.names import described
 from ..spatial import inverse_rotate, transform_point
 from .points import point_motions
 from .shape_pairs import CollisionPairs, ground_spheres, pairs_and_ground
@@ -412,6 +413,13 @@ class Scene(eqx.Module):
         return cast(self, dtype)
 
 
+def scene_for(model: Model, scene: Scene) -> Scene:
+    """The scene in the dtype of a model; raises ArgumentError for another object than a Scene."""
+    if not isinstance(scene, Scene):
+        raise ArgumentError(f"scene is {described(scene)}, expected a Scene")
+    return scene.astype(model.dtype)
+
+
 class GroundContacts(NamedTuple):
     """Shapes on a ground.
 
@@ -484,7 +492,7 @@ def contact_points(model: Model, scene: Scene, q: Array | Kinematics, v: Array) 
     `q` (nq,) or its `Kinematics`, `v` (nv,). Raises ArgumentError for an unknown frame or a frame
     that is fixed to the world.
     """
-    scene = scene.astype(model.dtype)
+    scene = scene_for(model, scene)
     kinematics = forward_kinematics.unchecked(model, q)
     bodies, centres = scene.bodies(model), scene.centres(model)
     X_RB = jax.tree.map(lambda x: take_rows(x, bodies), root_centred(kinematics))

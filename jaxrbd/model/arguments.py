@@ -239,7 +239,25 @@ class Compiled:
                 check(name, values, args[0] if args else kwargs.get("model"))
         if self._static:
             args, kwargs = self._with_tuples(args, kwargs)
-        return self._jitted(*args, **kwargs)
+        try:
+            return self._jitted(*args, **kwargs)
+        except TypeError:
+            self._require_arrays(args, kwargs)
+            raise
+
+    def _require_arrays(self, args: tuple, kwargs: dict[str, Any]) -> None:
+        """Raise ArgumentError for an argument that contains something else than arrays.
+
+        JAX refuses these arguments before the function can check them.
+        """
+        names = [*inspect.signature(self.__wrapped__).parameters]
+        for name, x in [*zip(names, args), *kwargs.items()]:
+            others = [leaf for leaf in jax.tree.leaves(x) if not _is_array(leaf)]
+            if name not in self._static and others:
+                if name == "model":
+                    robot(x)
+                verb = "is" if others[0] is x else "contains"
+                raise ArgumentError(f"{name} {verb} {described(others[0])}, expected arrays")
 
     def _with_tuples(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         """The arguments, with tuples in place of lists that are static: JAX cannot hash a list."""
@@ -264,6 +282,12 @@ class Compiled:
 
     def __repr__(self):
         return repr(self.__wrapped__)
+
+
+def _is_array(x: Any) -> bool:
+    return isinstance(x, (Array, bool, int, float, complex)) or (
+        isinstance(x, (np.ndarray, np.generic)) and x.dtype.kind in "biufcV"
+    )
 
 
 def _tuple(x: Any) -> Any:
@@ -336,9 +360,6 @@ def compiled(
     named_checks: dict[str, Check] = {n: unit_quaternions for n in CONFIGURATIONS if n in places}
     named_checks.update(checks or {})
     placed_checks = [(places[name], name, check) for name, check in named_checks.items()]
-    if not placed_checks and not arrays:
-        return jitted
-
     names = (static_argnames,) if isinstance(static_argnames, str) else static_argnames
     static = {name: places[name] for name in names}
     return Compiled(function, jitted, unchecked, placed_checks, static)

@@ -15,7 +15,7 @@ from .._math.cast import cast
 from ..algorithms.kinematics import Kinematics, find_frame, forward_kinematics
 from ..contact import ContactForce, ContactStep, Ground, Scene, Terrain
 from ..contact.contacts import find_contacts
-from ..contact.scene import lengths_and_normals
+from ..contact.scene import lengths_and_normals, scene_for
 from ..errors import ArgumentError
 from ..model import Model, arguments
 
@@ -70,7 +70,7 @@ def touch(
     else:
         dt = arguments.POSITIVE.or_nan(arguments.number(model, dt, "dt"))
         kinematics = forward_kinematics(model, q)
-        gradient = find_contacts(model, scene.astype(model.dtype), kinematics).gradient
+        gradient = find_contacts(model, scene_for(model, scene), kinematics).gradient
         _, normal = lengths_and_normals(gradient)
         impulse = contact.impulse  # pyright: ignore[reportAttributeAccessIssue]
         force = jnp.sum(normal * impulse, axis=-1) / dt

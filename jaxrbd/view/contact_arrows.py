@@ -11,6 +11,7 @@ import numpy as np
 from ..algorithms import forward_kinematics
 from ..configuration import difference
 from ..contact import Scene, contact_force, contact_points
+from ..contact.scene import scene_for
 from ..model import Model
 from ..spatial import transform_point
 from .drawing import Drawing
@@ -51,7 +52,7 @@ def contact_arrows(model: Model, scene: Scene, motion: Motion, dt: float) -> Con
     velocity of the one before, and a single configuration is at rest. The forces between shapes of
     `scene.pairs` are not part of the result.
     """
-    scene = scene.astype(model.dtype)
+    scene = scene_for(model, scene)
     q = jnp.asarray(motion.q, model.dtype)
     v = jnp.zeros((*q.shape[:2], model.nv), model.dtype)
     if q.shape[1] > 1:

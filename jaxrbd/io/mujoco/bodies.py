@@ -17,6 +17,7 @@ from ...algorithms.places import Places, find_places, wrenches_at_points
 from ...contact import ContactStep, Scene
 from ...contact.contacts import find_contacts, opposed
 from ...contact.convex import require_step_of
+from ...contact.scene import scene_for
 from ...model import Link, Model, arguments
 from ...model.joint_space import relative_velocities
 from ...spatial import (
@@ -87,7 +88,7 @@ class MujocoBodies(eqx.Module):
         another number of contacts.
         """
         require_step_of(scene, step)
-        scene, dt = scene.astype(model.dtype), arguments.number(model, dt, "dt")
+        scene, dt = scene_for(model, scene), arguments.number(model, dt, "dt")
         kinematics = forward_kinematics(model, q)
         names = [*scene.frames, *scene.pairs.frames[0], *scene.pairs.frames[1]]
         touched = [-1 if name is None else model.frame_index(name) for name in names]
