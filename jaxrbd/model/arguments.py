@@ -257,7 +257,8 @@ class Compiled:
                 if name == "model":
                     robot(x)
                 verb = "is" if others[0] is x else "contains"
-                raise ArgumentError(f"{name} {verb} {described(others[0])}, expected arrays")
+                message = f"{name} {verb} {described(others[0])}, expected arrays"
+                raise ArgumentError(message) from None
 
     def _with_tuples(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         """The arguments, with tuples in place of lists that are static: JAX cannot hash a list."""
@@ -285,9 +286,9 @@ class Compiled:
 
 
 def _is_array(x: Any) -> bool:
-    return isinstance(x, (Array, bool, int, float, complex)) or (
-        isinstance(x, (np.ndarray, np.generic)) and x.dtype.kind in "biufcV"
-    )
+    if isinstance(x, (np.ndarray, np.generic)):
+        return x.dtype.kind in "biufcV"
+    return isinstance(x, (Array, bool, int, float, complex)) or hasattr(x, "__jax_array__")
 
 
 def _tuple(x: Any) -> Any:

@@ -55,9 +55,9 @@ def explicit_dynamics(
 
     With `a = G y_accel + g` the equations of motion become `M y_accel + C = G^T tau`, with the
     symbols of `ExplicitDynamics`. These equations do not contain the constraint forces, which do no
-    work for velocities `G dy/dt`. The columns of G must be independent, else the result is not
-    finite. Raises ArgumentError for an argument of a wrong shape and for a `gamma` that is not a
-    function. Source: Featherstone (3.18) to (3.21).
+    work for velocities `G dy/dt`. The columns of G must be independent: else the acceleration of y
+    is not unique, and the result is usually not finite. Raises ArgumentError for an argument of a
+    wrong shape and for a `gamma` that is not a function. Source: Featherstone (3.18) to (3.21).
     """
     if not callable(gamma):
         raise ArgumentError(f"gamma is {gamma!r}, expected a function of y")
