@@ -125,7 +125,7 @@ def rows_and_derivatives(dq, dv):
     M = rbd.crba(model, kinematics)
     solution = kkt.Solution(a, multiplier, y)
     system = derivatives._System(kinematics, M, rows, None, solution, multiplier)
-    rest = derivatives._rest(model, system, found)
+    rest = derivatives._multiplier_equation_by_q(model, system, found)
     c = rows.K @ (a + d * v) + rows.bias + p * rows.position
     values = rows.K, c, rows.K @ y - multiplier * kkt.row_weights(M, rows.K)
     return values, (found.K_by_q, found.by_q, rest, found.by_v)

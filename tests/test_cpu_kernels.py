@@ -35,6 +35,7 @@ NEWER_BOUNDS = {
     "rnea": 36,
     "crba": 40,
     "fd": 86,
+    "drnea": 98,
     "integrate gradient": 39,
     "fd gradient": 168,
     "dfd": 128,
