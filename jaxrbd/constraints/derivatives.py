@@ -2,10 +2,11 @@
 
 The acceleration a and the multipliers lambda satisfy the KKT system (`kkt.py`)
 
-    rnea(q, v, a, f_ext) - K^T lambda = tau,      c = K a + dK/dt v + k_d K v + k_p phi = 0.
+    rnea(q, v, a, f_ext) - K^T lambda = tau,      c = K a + dK/dt v + d K v + p phi = 0.
 
-with the gains k_p and k_d of the stabilisation. Its implicit function is differentiated by q, v and
-tau. In these equations da, dlambda, dc and d(rnea) are differentials:
+with the gains p and d of the stabilisation; `d K v` is a product. The implicit function of the
+system is differentiated by q, v and tau. In these equations da, dlambda, dc and d(rnea) are
+differentials:
 
     [M  -K^T] [   da   ]   [dtau - d(rnea) + dK^T lambda]
     [K    0 ] [dlambda ] = [            -dc             ]
@@ -79,7 +80,7 @@ class ImpactDerivatives(NamedTuple):
 class DynamicsParameters(NamedTuple):
     """The arguments of the constrained dynamics, except for q, v and tau.
 
-    `gains`: k_p and k_d of the stabilisation; `active` (number of constraints,) of bool, or None.
+    `gains`: p and d of the stabilisation; `active` (number of constraints,) of bool, or None.
     """
 
     model: Model

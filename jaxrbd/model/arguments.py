@@ -63,7 +63,7 @@ def array(model: Model, x: ArrayLike, name: str, shape: tuple[int, ...], sizes: 
 
     `sizes`: the shape in symbols, such as "nb, 6", for the message. Errors as in `configuration`.
     """
-    x = jnp.asarray(_not_a_model(robot(model), x, name))
+    x = jnp.asarray(_given(robot(model), x, name))
     if x.shape != shape:
         hint = "; batch with jax.vmap" if x.ndim > len(shape) else ""
         raise ArgumentError(
@@ -79,7 +79,7 @@ def array(model: Model, x: ArrayLike, name: str, shape: tuple[int, ...], sizes: 
 
 def number(model: Model, x: ArrayLike, name: str) -> Array:
     """`x` as an array () of the model's dtype; errors as in `configuration`."""
-    x = jnp.asarray(_not_a_model(robot(model), x, name), model.dtype)
+    x = jnp.asarray(_given(robot(model), x, name), model.dtype)
     return array(model, x, name, (), "a number")
 
 
@@ -93,7 +93,9 @@ def robot(model: Model, place: str = "the first argument") -> Model:
     raise ArgumentError(f"{place} is {described(model)}, expected the Model of a robot")
 
 
-def _not_a_model(model: Model, x: Any, name: str) -> Any:
+def _given(model: Model, x: Any, name: str) -> Any:
+    if x is None:
+        raise ArgumentError(f"{name} is None, expected an array")
     if isinstance(x, Model):
         raise ArgumentError(f"{name} is {x!r}, expected an array; the model was given before")
     return x
