@@ -121,8 +121,8 @@ class ContactWarning(UserWarning):
     """Bodies of a scene can pass through each other, or fall without end.
 
     There are three cases: a shape of the robot is left out, because it is a mesh in a file; the
-    hull of a mesh has fewer vertices in its place; and a robot that moves freely can rest on
-    nothing, because contacts of its geoms were left out.
+    hull of a mesh was replaced by one with fewer vertices; and a robot that moves freely can rest
+    on nothing, because contacts of its geoms were left out.
     """
 
 

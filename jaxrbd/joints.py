@@ -83,7 +83,7 @@ class Joint(eqx.Module):
         """
 
     @abc.abstractmethod
-    def subspace(self) -> Float[Array, "... nv 6"]:
+    def subspace(self) -> Float[Array, "... tree_nv 6"]:
         """Rows of S, in the child's frame.
 
         `S^T tree_rates` is the spatial velocity of the child relative to the parent.
@@ -91,7 +91,10 @@ class Joint(eqx.Module):
 
     @abc.abstractmethod
     def neutral(self) -> Float[np.ndarray, " nq"]:
-        """Zeros and identity quaternions; except for `Custom`, the child is at the placement."""
+        """The configuration of zeros and identity quaternions.
+
+        At it, the child frame is at the joint placement, except for `Custom`.
+        """
 
     @abc.abstractmethod
     def integrate(
@@ -139,7 +142,10 @@ class Joint(eqx.Module):
     def random(
         self, key: PRNGKeyArray, lower: Float[Array, "... nq"], upper: Float[Array, "... nq"]
     ) -> Float[Array, "... nq"]:
-        """Random configuration, uniform between the limits; without limits, in a default range."""
+        """Random configuration, uniform between the limits; without limits, in a default range.
+
+        A quaternion is uniform over all rotations.
+        """
 
     @property
     def tree_nv(self) -> int:
@@ -228,11 +234,11 @@ def lie_operation(
     u: Float[Array, "... nv"],
     w: Float[Array, "... nv"],
 ) -> Float[Array, "... nv"]:
-    """The velocity x of a joint with `S x = operation(S u, S w)`.
+    """The velocity x of a joint with `S^T x = operation(S^T u, S^T w)`.
 
     `operation`: a function of two motions, made of brackets (`cross_motion`) and linear in the
-    second motion. S is constant, so the bracket of two motions `S u` and `S w` of a joint is a
-    motion `S x` of the joint. For Euclidean joints the brackets are zero, and `lie_operation`
+    second motion. S is constant, so the bracket of two motions `S^T u` and `S^T w` of a joint is a
+    motion `S^T x` of the joint. For Euclidean joints the brackets are zero, and `lie_operation`
     returns zero without a call of `operation`. So each term of `operation` must contain a bracket.
     For an operation that contains the term w itself, such as `w + u x w + ...`, pass the operation
     without this term, and add w to the result.
@@ -316,6 +322,10 @@ class _OneAxis(_Euclidean):
     nq: ClassVar[int] = 1
     nv: ClassVar[int] = 1
 
+    @abc.abstractmethod
+    def rates(self) -> tuple[Parameter | float, Parameter | float]:
+        """The angle in rad about the axis and the distance in m along it, per unit of q."""
+
 
 class Revolute(_OneAxis):
     """One rotation about `axis` (..., 3), fixed in parent and child; q is the angle in rad.
@@ -324,6 +334,9 @@ class Revolute(_OneAxis):
     """
 
     reach: ClassVar[float] = np.pi
+
+    def rates(self):
+        return 1.0, 0.0
 
     def pose(self, placement, q):
         return Pose(_rotation_about(placement.R, self.axis, q[..., 0]), placement.p)
@@ -339,6 +352,9 @@ class Prismatic(_OneAxis):
 
     The methods normalize the axis. Source: Featherstone, table 4.1.
     """
+
+    def rates(self):
+        return 0.0, 1.0
 
     def pose(self, placement, q):
         direction = rotate(placement.R, _unit(self.axis).array())
@@ -359,6 +375,9 @@ class Helical(_OneAxis):
     pitch: Float[Parameter, "..."] = eqx.field(converter=_parameter)
     reach: ClassVar[float] = np.pi
 
+    def rates(self):
+        return 1.0, self.pitch
+
     def pose(self, placement, q):
         advance = self.pitch[..., None] * rotate(placement.R, _unit(self.axis).array())
         R = _rotation_about(placement.R, self.axis, q[..., 0])
@@ -371,16 +390,20 @@ class Helical(_OneAxis):
 
 
 class Screw(_OneAxis):
-    """A rotation about and a translation along `axis` (..., 3), with the rates of both given.
+    """A rotation about and a translation along `axis` (..., 3), both in proportion to q.
 
     The angle is `turn` (...) times q in rad, and the translation is `advance` (...) times q in
-    metres. So the arrays of one program say which of its joints are revolute (1, 0), prismatic
-    (0, 1) or helical (1, pitch); `jaxrbd.padded` uses this. The methods normalize the axis.
+    metres. Revolute joints have (turn, advance) = (1, 0), prismatic ones (0, 1) and helical ones
+    (1, pitch). So one program can compute with all of them, as in `jaxrbd.padded`. The methods
+    normalize the axis.
     """
 
     turn: Float[Parameter, "..."] = eqx.field(converter=_parameter)
     advance: Float[Parameter, "..."] = eqx.field(converter=_parameter)
     reach: ClassVar[float] = np.pi
+
+    def rates(self):
+        return self.turn, self.advance
 
     def pose(self, placement, q):
         direction = rotate(placement.R, _unit(self.axis).array())
@@ -408,9 +431,8 @@ def as_screw(joint: Joint) -> Screw:
     if isinstance(joint, Screw):
         return joint
     assert isinstance(joint, _OneAxis)
-    turn = np.full(np.shape(joint.axis)[:-1], 0.0 if isinstance(joint, Prismatic) else 1.0)
-    advance = joint.pitch if isinstance(joint, Helical) else 1 - turn
-    return Screw(joint.axis, turn, advance)
+    leading = np.zeros(np.shape(joint.axis)[:-1])
+    return Screw(joint.axis, *(rate + leading for rate in joint.rates()))
 
 
 class Translation(_Euclidean):

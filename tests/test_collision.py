@@ -43,6 +43,11 @@ from jaxrbd.collision import (
 from jaxrbd.collision.distances import checked_pose, separations
 from jaxrbd.collision.robot_shapes import checked_pairs
 from jaxrbd.collision.segment_boxes import segment_box_separation
+from jaxrbd.collision.segment_cylinders import (
+    _nearest_on_segment,
+    _Pair,
+    segment_cylinder_separation,
+)
 from jaxrbd.collision.segments import segment_separation
 from jaxrbd.collision.separation import half_space_separation, shape_separation, unit
 from jaxrbd.collision.shapes import checked_shape, core_of
@@ -64,6 +69,7 @@ SIZES = {
 KINDS = [(Cylinder, Box), (Cylinder, ConvexMesh), (Ellipsoid, Cylinder)]
 OTHERS = [(Sphere, Box), (Box, Box), (Cylinder, Cylinder), (Ellipsoid, Ellipsoid), (Ellipsoid, Box)]
 OTHERS += [(Capsule, Capsule), (Capsule, Cylinder), (Sphere, Ellipsoid), (Sphere, Sphere)]
+OTHERS += [(Sphere, Cylinder)]
 OTHERS += [(Box, Capsule), (ConvexMesh, ConvexMesh), (Box, ConvexMesh), (Capsule, ConvexMesh)]
 OTHERS += [(Ellipsoid, ConvexMesh)]
 
@@ -76,7 +82,7 @@ def of_kinds(default, kinds):
     )
 
 
-CLOSED = [(Capsule, Capsule), (Box, Capsule)]  # these have closed forms
+CLOSED = [(Capsule, Capsule), (Box, Capsule), (Capsule, Cylinder)]  # these have closed forms
 EACH = of_kinds([*KINDS, *CLOSED], [*KINDS, *OTHERS])
 FEW = of_kinds([*KINDS[:2], *CLOSED], [*KINDS, *CLOSED])
 WITH_BOX = of_kinds([*KINDS, *CLOSED, (Box, ConvexMesh)], [*KINDS, *OTHERS])
@@ -345,6 +351,94 @@ def test_boxes_in_degenerate_positions(dtype, room, shape_of):
     np.testing.assert_allclose(d[largest < 0], largest[largest < 0], atol=room)
 
 
+@pytest.mark.parametrize(("dtype", "room"), [("float64", 2e-9), ("float32", 1e-4)])
+def test_segments_and_cylinders_in_degenerate_positions(dtype, room):
+    """As for boxes. No direction of many has a larger separation."""
+    a, b, R, p = degenerate_boxes(np.random.default_rng(2), 20_000)
+    half, sizes = a[:, 2], b[:, [0, 2]]
+    cast = [jnp.asarray(x, dtype) for x in (half, sizes, R, p)]
+
+    @jax.jit
+    @jax.vmap
+    def found_and_slope(half, sizes, R, p):
+        def of(p):
+            X_b = identity_pose(p.dtype)
+            found = distance(Capsule(0.0, half), Pose(R, p), Cylinder(*sizes), X_b)
+            return found.distance, found
+
+        return jax.grad(of, has_aux=True)(p)
+
+    slope, found = jax.tree.map(lambda x: np.asarray(x, float), found_and_slope(*cast))
+    half, sizes, R, p = (np.asarray(x, float) for x in cast)
+    d, n = found.distance, found.normal
+    assert all(np.all(np.isfinite(x)) for x in (slope, *found))
+    np.testing.assert_allclose(np.linalg.norm(n, axis=1), 1, atol=1e-6)
+    axis, (radius, length) = R[:, :, 2], sizes.T
+
+    def width(n):
+        across = np.linalg.norm(n[..., :2], axis=-1)
+        return (
+            -np.sum(n * p, axis=-1)
+            - half * np.abs(np.sum(n * axis, axis=-1))
+            - (radius * across + length * np.abs(n[..., 2]))
+        )
+
+    apart = d > room
+    assert 0.7 < np.mean(apart) < 0.95
+    np.testing.assert_allclose(width(n), d, atol=room)
+    along = np.sum((found.point_a - p) * axis, axis=1)
+    off_axis = np.linalg.norm(found.point_a - p - along[:, None] * axis, axis=1)
+    beyond = np.abs(along) - half
+    from_axis = np.linalg.norm(found.point_b[:, :2], axis=1)
+    outside = [off_axis[apart], beyond[apart], from_axis - radius]
+    outside += [np.abs(found.point_b[:, 2]) - length]
+    assert max(map(np.max, outside)) < max(10 * room, 1e-6)
+    # No other point of the segment is nearer to the cylinder.
+    place = jax.jit(jax.vmap(lambda *pair: _nearest_on_segment(_Pair(*pair))))
+    t = np.asarray(place(*[jnp.asarray(x, dtype) for x in (p, axis, half, radius, length)]), float)
+
+    def outside_of_cylinder(t):
+        x = p + t[:, None] * axis
+        across = np.maximum(np.hypot(x[:, 0], x[:, 1]) - radius, 0)
+        return np.hypot(across, np.maximum(np.abs(x[:, 2]) - length, 0))
+
+    assert np.all(np.abs(t) <= half)
+    others = [outside_of_cylinder(fraction * half) for fraction in np.linspace(-1, 1, 41)]
+    assert np.max(outside_of_cylinder(t) - np.min(others, axis=0)) < room
+    directions = np.random.default_rng(3).normal(size=(400, 3))
+    directions = [*np.eye(3), *-np.eye(3), *directions]
+    for axes in (axis, np.cross(axis, [0.0, 0, 1]), np.cross(axis, np.cross(axis, [0, 0, 1.0]))):
+        lengths = np.linalg.norm(axes, axis=1, keepdims=True)
+        directions += [s * np.where(lengths > 1e-9, axes, [[1.0, 0, 0]]) for s in (1, -1)]
+    for x in directions:
+        x = np.broadcast_to(x / np.linalg.norm(x, axis=-1, keepdims=True), n.shape)
+        assert np.max(width(x) - d) < room
+
+
+def test_the_direction_from_a_segment_to_the_rim_of_a_cylinder_has_derivatives(rng):
+    segment, cylinder = Capsule(0.0, 1.0), Cylinder(0.5, 0.4)
+    X, Y = poses(rng, 0.2), identity_pose(jnp.float64)
+    twists = jnp.asarray(rng.normal(size=(N, 6)))
+
+    @jax.jit
+    @jax.vmap
+    def normal_and_rate(X, twist, t):
+        def normal(t):
+            return distance(segment, compose(X, se3.exp(t * twist)), cylinder, Y).normal
+
+        return jax.jvp(normal, (t,), (jnp.ones_like(t),))
+
+    ahead, behind, here = (normal_and_rate(X, twists, jnp.full(N, t)) for t in (1e-5, -1e-5, 0.0))
+    n, rate = map(np.asarray, here)
+    slope = np.abs(n[:, 2])
+    across = np.abs(np.sum(n * X.R[:, :, 2], axis=1)) < 1e-9
+    at_rim = across & (slope > 0.05) & (slope < 0.95)
+    assert np.sum(at_rim) > N / 10
+    expected = np.asarray(ahead[0] - behind[0]) / 2e-5
+    error = np.max(np.abs(rate - expected) / (1 + np.abs(expected)), axis=1)
+    assert np.quantile(error[at_rim], 0.97) < 1e-6
+
+
 def test_a_capsule_from_two_points():
     """Its ends, for every direction, and finite derivatives where the ends are equal."""
     for start, end in (([0, 0, 1], [0.3, 0.4, -1]), ([1, 2, 3], [1, 2, 4]), ([0, 0, 0], [1, 0, 0])):
@@ -606,6 +700,13 @@ DEGENERATE = {
     "cylinders end to end": (Cylinder(1.0, 2.0), Cylinder(0.5, 1.0), [0, 0, 3], 0.0),
     "cylinders side by side": (Cylinder(1.0, 2.0), Cylinder(0.5, 1.0), [2, 0, 0], 0.5),
     "a disk": (Cylinder(1.0, 0.0), Cylinder(0.5, 1.0), [0, 0, 1.25], 0.25),
+    "a point in the middle of a cylinder": (Cylinder(1.0, 2.0), POINT, [0, 0, 0], -1.0),
+    "a point on an end": (Cylinder(1.0, 2.0), POINT, [0.5, 0, 2], 0.0),
+    "a point on the rim": (Cylinder(1.0, 2.0), POINT, [1, 0, 2], 0.0),
+    "a segment on the axis": (Cylinder(1.0, 2.0), Capsule(0.1, 3.0), [0, 0, 0], -1.1),
+    "a segment along the side": (Cylinder(1.0, 2.0), Capsule(0.1, 3.0), [1, 0, 0], -0.1),
+    "a segment in a cylinder without size": (Cylinder(0.0, 0.0), POINT, [0, 0, 0], 0.0),
+    "a sphere beside a segment": (Cylinder(0.0, 1.0), Sphere(0.2), [1, 0, 0], 0.8),
     "equal balls": (Ellipsoid([1.0, 1.0, 1.0]), Ellipsoid([1.0, 1.0, 1.0]), [0, 0, 0], -2.0),
     "a flat ellipsoid": (Ellipsoid([1.0, 1.0, 0.0]), POINT, [0, 0, 0.5], 0.5),
     "an ellipsoid without size": (Ellipsoid([0.0, 0.0, 0.0]), UNIT, [0, 0, 2.0], 1.0),
@@ -640,12 +741,20 @@ def of_box_and_segment(a, X_a, b, X_b):
     return segment_box_separation(b, X_b, a, X_a)
 
 
+def of_cylinder_and_segment(a, X_a, b, X_b):
+    return segment_cylinder_separation(b, X_b, a, X_a)
+
+
 def separation_of(a, b):
-    """The function of the separation of two shapes; of a segment and a box, the box is first."""
+    """The function of the separation of two shapes, of which a segment is the second."""
     are_segments = [isinstance(shape, Sphere | Capsule) for shape in (a, b)]
     if all(are_segments):
         return segment_separation
-    return of_box_and_segment if isinstance(a, Box) and are_segments[1] else shape_separation
+    if are_segments[1] and isinstance(a, Box):
+        return of_box_and_segment
+    return (
+        of_cylinder_and_segment if are_segments[1] and isinstance(a, Cylinder) else shape_separation
+    )
 
 
 @pytest.mark.parametrize("dtype", all_but([jnp.float64], [jnp.float64, jnp.float32]))
@@ -698,6 +807,21 @@ def test_a_capsule_over_a_face_is_nearest_in_the_middle_of_the_common_part():
     np.testing.assert_allclose(found.distance, 0.4, atol=1e-15)
     np.testing.assert_allclose(found.point_a, [0.3, 0.35, 1], atol=1e-15)
     np.testing.assert_allclose(found.point_b, [0.3, 0.35, 1.4], atol=1e-15)
+
+
+def test_a_capsule_beside_a_cylinder_is_nearest_in_the_middle_of_the_common_part(rng):
+    for X_a in (at(0.0, 0.0, 0.0), jax.tree.map(lambda x: x[0], poses(rng, 1.0))):
+        cylinder = Cylinder(0.5, 1.0)
+        for R, p, middle in (
+            (np.eye(3), [1.0, 0, 0.7], [0.5, 0, 0.35]),  # along the side, from -0.3 to 1.7
+            (CROSSED, [0, 0.2, 1.5], [0, 0, 1.0]),  # across the whole end
+            (CROSSED, [0.3, 0.9, 1.5], [0.3, 0.15, 1.0]),  # from -0.1 to 1.9, over a chord to 0.4
+        ):
+            X_b = compose(X_a, Pose(R, np.array(p)))
+            found = distance(cylinder, X_a, Capsule(0.1, 1.0), X_b)
+            local = X_a.R.T @ (found.point_a - X_a.p)
+            np.testing.assert_allclose(found.distance, 0.4, atol=1e-14)
+            np.testing.assert_allclose(local, middle, atol=1e-14)
 
 
 def test_parallel_faces_in_any_frame(rng):

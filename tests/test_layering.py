@@ -80,6 +80,7 @@ LOOPS_IN = {
     "collision/cores.py",
     "collision/hulls.py",
     "collision/nearest.py",
+    "collision/segment_cylinders.py",
     "collision/separation.py",
     "constraints/closing.py",
     "contact/free_motion.py",

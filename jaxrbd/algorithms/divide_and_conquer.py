@@ -93,7 +93,7 @@ def articulated_inertias(parents: np.ndarray, nodes: DofTree) -> Float[Array, "n
         half = nodes.X / jnp.sqrt(jnp.array(2, I.dtype))
         lent = level.products_to_tips(_join_loans, (half, _congruent(half, I)))[1]
         lent = jnp.where(level.is_start[:, None, None], 0, lent)
-        Y = I + level.of_heavy_child(lent)
+        Y = I + level.rows_of_heavy_child(lent)
         U, D, R = _eliminated(nodes, Y)
         S = nodes.S
         C = S[:, :, None] * (S / D[:, None])[:, None]

@@ -15,13 +15,18 @@ from ..model import arguments
 from ..spatial import Pose
 from .cores import HullCore
 from .segment_boxes import segment_box_separation
+from .segment_cylinders import segment_cylinder_separation
 from .segments import segment_separation
 from .separation import Separation, half_space_separation, shape_separation
-from .shapes import Box, Capsule, HalfSpace, Shape, Sphere, checked_shape, core_of
+from .shapes import Box, Capsule, Cylinder, HalfSpace, Shape, Sphere, checked_shape, core_of
 
 # The labels of pairs with a closed form of their own.
-_SEGMENTS, _SEGMENT_AND_BOX = 1, 2
-_CLOSED_FORMS = {_SEGMENTS: segment_separation, _SEGMENT_AND_BOX: segment_box_separation}
+_SEGMENTS, _SEGMENT_AND_BOX, _SEGMENT_AND_CYLINDER = 1, 2, 3
+_CLOSED_FORMS = {
+    _SEGMENTS: segment_separation,
+    _SEGMENT_AND_BOX: segment_box_separation,
+    _SEGMENT_AND_CYLINDER: segment_cylinder_separation,
+}
 
 
 def distance(a: Shape, X_WA: Pose, b: Shape, X_WB: Pose) -> Separation:
@@ -61,10 +66,15 @@ def _separation(shapes: tuple[Shape, Shape], X: Pose) -> Separation:
 
 def separations(shapes: Sequence[Shape], X: Pose, members: np.ndarray) -> Separation:
     """The separations of pairs of shapes with the poses X. Pairs of one kind are one batch."""
-    are_segments = np.array([isinstance(shape, Sphere | Capsule) for shape in shapes])[members]
-    are_boxes = np.array([isinstance(shape, Box) for shape in shapes])[members]
-    one = np.any(are_segments, axis=1) & np.any(are_boxes, axis=1)
-    labels = np.where(np.all(are_segments, axis=1), _SEGMENTS, np.where(one, _SEGMENT_AND_BOX, 0))
+
+    def of_kinds(*kinds: type) -> np.ndarray:
+        return np.array([isinstance(shape, kinds) for shape in shapes])[members]
+
+    segments = of_kinds(Sphere, Capsule)
+    labels = np.where(np.all(segments, axis=1), _SEGMENTS, 0)
+    for kind, label in ((Box, _SEGMENT_AND_BOX), (Cylinder, _SEGMENT_AND_CYLINDER)):
+        beside = np.any(segments, axis=1) & np.any(of_kinds(kind), axis=1)
+        labels = np.where(beside, label, labels)
     batches = batches_of(shapes, X, members, labels)
     order = np.argsort(np.concatenate([batch.rows for batch in batches]))
     parts = [_separations_of(batch) for batch in batches]

@@ -123,8 +123,8 @@ class DistancePairs(eqx.Module):
     - `members`: m pairs (i, j) of indices of the shapes a and b of each pair;
     - `left_out`: descriptions of the shapes of the model that have no pairs, because they are
       meshes in files, see `io.read_meshes`;
-    - `simplified`: descriptions of the meshes whose hull has fewer vertices in its place, with the
-      error in m.
+    - `simplified`: descriptions of the meshes whose hull was replaced by one with fewer vertices,
+      with the error in m.
     """
 
     shapes: tuple[PlacedShape, ...]
@@ -194,7 +194,8 @@ def pairs_of(
             return False
         if isinstance(shapes[i].shape, HalfSpace) and isinstance(shapes[j].shape, HalfSpace):
             return False
-        # A link that is fixed to the world is the parent of a root body; an obstacle is not.
+        # The parent of a root body is the world. A link that is fixed to the world is on this
+        # parent, so it has no pair with a root body; an obstacle, whose frame is None, has one.
         return adjacent or None in frames or (parents[a] != b and parents[b] != a)
 
     pairs = itertools.combinations(range(len(shapes)), 2)
@@ -275,7 +276,7 @@ def robot_separations(model: Model, q: Float[Array, " nq"], pairs: DistancePairs
 def distances_and_jacobian(
     model: Model, kinematics: Kinematics, pairs: DistancePairs
 ) -> tuple[Float[Array, " m"], Float[Array, "m nv"]]:
-    """The distances (m,) of `robot_distances`, and their Jacobian (m, nv) by the velocities.
+    """The distances (m,) of `robot_distances`, and their Jacobian (m, nv) with respect to v.
 
     The rate of a distance is the velocity of point b relative to point a, along the normal.
     """

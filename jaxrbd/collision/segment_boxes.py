@@ -23,7 +23,15 @@ from .._math.components import Vec3, square_root
 from .._math.linear import matmul
 from ..spatial import Pose
 from .cores import BoxCore
-from .separation import GAP, Separation, envelope_derivative, unit, with_value
+from .segment_points import with_end
+from .separation import (
+    GAP,
+    Separation,
+    envelope_derivative,
+    separation_at,
+    unit,
+    with_value,
+)
 
 _SIDES = np.array([[-1.0], [1.0]])  # of the faces along an axis, (2, 1)
 _NEXT, _LAST = np.array([1, 2, 0]), np.array([2, 0, 1])  # the other two axes of each axis
@@ -68,13 +76,7 @@ def segment_box_separation(
     n = jnp.where(apart, unit(gap, widest), widest)
     x = moved.p + t * d
     distance = with_value(_width(pair, n, t, x), pair.separation(n))
-    point_b = x + gap
-    return Separation(
-        distance - radius_a - radius_b,
-        matmul(X_WB.R, point_b + (radius_a - distance) * n) + X_WB.p,
-        matmul(X_WB.R, point_b - radius_b * n) + X_WB.p,
-        matmul(X_WB.R, n),
-    )
+    return separation_at(X_WB, distance, x + gap, n, radius_a, radius_b)
 
 
 @envelope_derivative
@@ -83,9 +85,7 @@ def _width(pair: _Pair, n: Array, t: Array, x: Array) -> Array:
 
     The point of the box is nearest to x, on the faces that x is outside of, and moves with them.
     """
-    at_end = jnp.abs(t) >= (1 - 4 * jnp.finfo(t.dtype).eps) * pair.half
-    end = jnp.where(at_end, jnp.sign(t), 0)
-    point = pair.p + jnp.where(end == 0, t, end * pair.half) * pair.d
+    point = pair.p + with_end(t, pair.half) * pair.d
     side = jnp.where(jnp.abs(x) > pair.sizes, jnp.sign(x), 0)
     return jnp.sum(jnp.where(side == 0, 0, n * (side * pair.sizes - point)))
 

@@ -1,4 +1,4 @@
-"""The nearest points of two segments, in closed form."""
+"""Points of segments: the nearest points of two segments, and points that move with the ends."""
 
 from __future__ import annotations
 
@@ -29,3 +29,14 @@ def nearest_on_segments(
     t = jnp.clip(c * s - along_b, -half_b, half_b)
     # If t was limited, its point is an end of b. So s is computed again for the final t.
     return jnp.clip(along_a + c * t, -half_a, half_a), t
+
+
+def with_end(t: Array, half: Array) -> Array:
+    """The coordinate t of a point of a segment; if the point is an end, it moves with the end.
+
+    - `t` () in m: from `-half` to `half`;
+    - `half` () in m: half the length of the segment.
+    """
+    at_end = jnp.abs(t) >= (1 - 4 * jnp.finfo(t.dtype).eps) * half
+    end = jnp.where(at_end, jnp.sign(t), 0)
+    return jnp.where(end == 0, t, end * half)

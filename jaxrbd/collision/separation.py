@@ -14,7 +14,7 @@ depth is the length of the shortest translation after which the shapes only touc
   are spread over the sphere. The result is a local maximum of the separation, and nearly always
   the largest.
 - Two boxes, segments or points: `boxes.py` finds the direction and the points without iterations.
-  `segments.py` and `segment_boxes.py` have shorter formulas for segments.
+  `segments.py`, `segment_boxes.py` and `segment_cylinders.py` have shorter formulas for segments.
 - Hulls: `hulls.py` finds the nearest points and the triangles of corners that contain them. The
   steps of Newton's method are with these triangles.
 
@@ -126,6 +126,23 @@ def shape_separation(
     return Separation(
         distance - radius_a - radius_b,
         matmul(X_WB.R, point_a + radius_a * n) + X_WB.p,
+        matmul(X_WB.R, point_b - radius_b * n) + X_WB.p,
+        matmul(X_WB.R, n),
+    )
+
+
+def separation_at(
+    X_WB: Pose, distance: Array, point_b: Array, n: Array, radius_a: Array, radius_b: Array
+) -> Separation:
+    """The `Separation` of two shapes from that of their cores in the frame of b.
+
+    - `distance` (): of the cores; `n` (3,): the unit vector from a to b;
+    - `point_b` (3,): the point of core b that is nearest to core a;
+    - `radius_a`, `radius_b` (): the roundings.
+    """
+    return Separation(
+        distance - radius_a - radius_b,
+        matmul(X_WB.R, point_b + (radius_a - distance) * n) + X_WB.p,
         matmul(X_WB.R, point_b - radius_b * n) + X_WB.p,
         matmul(X_WB.R, n),
     )

@@ -28,8 +28,9 @@ from ..model import Model
 class ConstraintRows(NamedTuple):
     """m constraint equations at a state. The accelerations a must satisfy `K a + bias = 0`.
 
-    - `position` (m,): phi(q), in m and rad;
-    - `K` (m, nv): the Jacobian of phi, so that `K v` is the rate of phi;
+    - `position` (m,): phi(q), in m and rad; zeros for constraints of velocities only;
+    - `K` (m, nv): `K v` is the rate of phi, or the velocity that a `Nonholonomic` constraint sets
+      to 0;
     - `bias` (m,): `dK/dt v`;
     - `K_terms` (m, nv): each entry of K is computed as a sum of terms. The entry of `K_terms`
       estimates the sum of the absolute values of these terms. The rounding error of the entry of K

@@ -13,7 +13,8 @@ The function l is convex and once differentiable. Its negative gradient is the c
 where n is the normal of the ground. `contact_step` defines `u_target`. The impulse is zero for a
 point that leaves the ground, y for a point that sticks, and on the surface of the cone for a point
 that slides. With torsional or rolling friction, u also has angular velocities, multiplied by
-lengths. They count as tangential, and their impulses are moments (`Scene.spin`). R is a small
+lengths. These components belong to the tangential part of u; their impulses are moments, see
+`Scene.spin`. R is a small
 compliance, a fraction of the inverse inertia of the robot at the contact. R makes l finite and
 differentiable.
 
@@ -136,8 +137,8 @@ def contact_step(
     - `q` (nq,), `v` (nv,), `tau` (nv,), `f_ext` (nb, 6): as for `forward_dynamics`;
     - `dt` in s, more than 0;
     - `regularisation`, more than 0: R of a contact divided by the inverse inertia of the robot at
-      the sphere. `inverse_inertias` computes this inverse inertia once for many steps;
-    - `recovery` in s, 0 or more: the depth of a sphere in the ground decays with the time constant
+      the contact. `inverse_inertias` computes this inverse inertia once for many steps;
+    - `recovery` in s, 0 or more: the depth of a contact decays with the time constant
       `dt + recovery`; likewise the excess of a joint beyond its limit;
     - `servo`: a `Servo` that drives the joints, in addition to tau (default none);
     - `constraints`: constraints such as closed loops, from `jaxrbd.constraints`; rows may be
@@ -155,13 +156,13 @@ def contact_step(
     the axes after the step. A robot that is one rigid body without forces keeps its momentum and
     its energy. For a robot of several bodies, this holds to first order in dt
     (`contact/free_motion.py`). The target velocity along the normal is
-    `u_target = -distance / dt` for a sphere outside the ground, and `-distance / (dt + recovery)`
-    for a sphere in the ground. If the gradient of the distance does not have the length 1, the
+    `u_target = -distance / dt` for shapes that are apart, and `-distance / (dt + recovery)` for
+    shapes that overlap. If the gradient of the distance does not have the length 1, the
     distance in these formulas is divided by the length of the gradient. A step uses only the
-    friction coefficients and the margin of the material.
+    coefficients of friction, the lengths `torsional` and `rolling`, and the margin of the material.
 
     Position limits act on all joints whose velocity is the rate of the coordinate. Limits of
-    planar, spherical and free joints do not act: only `random_configuration` uses them. Damping and
+    planar, spherical and free joints do not act. Damping and
     dry friction act on a model made by `Model.with_dissipation`. All impulses on joints are
     computed with the velocity after the step, so stiff gains and damping are stable.
     `contact/joint_terms.py` states the impulses.
@@ -237,7 +238,7 @@ def step_wrenches(
 
 
 def require_step_of(scene: Scene, step: ContactStep) -> None:
-    """Raise ArgumentError unless `step` is a step of a scene with as many contacts."""
+    """Raise ArgumentError unless `step` is a step with one row per contact of `scene`."""
     if not isinstance(step, ContactStep):
         raise ArgumentError(f"step is a {type(step).__name__}, expected a ContactStep")
     if step.impulse.shape != (scene.size, 3):
@@ -323,11 +324,11 @@ def _step(
     # The value of the solver, with the derivative of `impulses_at`.
     differentiable = impulses_at(model, scene, kinematics, laws, v_next, smoothing_conductance)
     impulses = jax.tree.map(with_tangents, impulses, differentiable)
-    contacts, joints, rows, tension = impulses
+    contacts, joints, rows, of_tendons = impulses
     moment = spin_moments(laws.contacts.spin, contacts)
     distance = laws.distance + scene.margin
     return ContactStep(
-        q_next, v_end, distance, contacts[:, :3], moment, joints, rows, -tension, residual
+        q_next, v_end, distance, contacts[:, :3], moment, joints, rows, -of_tendons, residual
     )
 
 
@@ -557,7 +558,7 @@ def solve(
 def _scalar_laws(
     model: Model, kinematics: Kinematics, laws: Laws
 ) -> tuple[ClippedLaw, ClippedLaw, Array]:
-    """The law of the velocities v, the law of other velocities, and their Jacobian."""
+    """The law of the velocities v, the law of all other rates, and the Jacobian of these rates."""
     joints, rows = laws.joints.merged(), [laws.constraints, laws.tendons]
     J, K = joint_jacobian(model, kinematics.q), [laws.K, laws.J_tendons]
     if J is not None:

@@ -15,10 +15,11 @@ that repeats in each half has two parts:
 Inverse kinematics finds the joint positions for displacements of the feet on a grid; between them
 the positions are interpolated linearly. For a displacement that a leg cannot reach, they are those
 of the nearest place. If the base turns, the feet turn against it while they stand. The joint
-positions change in proportion to this angle, at the rate of the posture without displacement. So a
-foot that is both displaced and turned is off by about the product: 1.3 cm for a humanoid that walks
-at 0.6 m/s and turns at 0.5 rad/s. The masses and the forces do not enter, so a robot that tracks
-these positions falls: the actions of a policy correct them.
+positions change by this angle times a constant vector, `GaitPostures.turning`, which is computed
+for feet without displacement. So a foot that is both displaced and turned is off by about the
+product: 1.3 cm for a humanoid that walks at 0.6 m/s and turns at 0.5 rad/s. The masses and the
+forces do not enter, so a robot that tracks these positions falls: the actions of a policy correct
+them.
 
 Source: Kajita, Hirukawa, Harada and Yokoi (2014), Introduction to humanoid robotics, section 4.2
 (the pendulum).
@@ -53,7 +54,7 @@ from .environment import Parameter
 # point, as fractions of the height of the base above the foot.
 COUNTS = (9, 5, 6)
 LOW, HIGH = (-0.4, -0.12, -0.05), (0.4, 0.12, 0.2)
-# The largest error of a foot that is lifted to half of the grid's height, as a fraction of the
+# The largest error of a foot that is lifted by half of the last point along z, as a fraction of the
 # height of the base.
 TOLERANCE = 0.01
 TURN = 0.1  # rad, for the slope of the joint positions with the angle of the feet
@@ -92,9 +93,9 @@ class GaitPostures(NamedTuple):
     ) -> Float[Array, "2"]:
         """The place of the base in m, x and y in the axes of the base.
 
-        It is relative to a place on the ground: between the two groups of feet, when the base is
-        there in the middle of a half. At each half of the period, this place moves forward by one
-        step. The arguments are as for `displacements`.
+        It is relative to the place of the base in the middle of the half of the period, without the
+        motion towards the standing feet. This place moves forward by one step length at the start
+        of each half. The arguments are as for `displacements`.
         """
         along, aside = self._pendulum(gait, time)
         return command[:2] * along * gait[0] / 2 - aside
@@ -126,18 +127,22 @@ class GaitPostures(NamedTuple):
         A standing foot does not turn on the ground. The arguments are as for `displacements`.
         """
         period = gait[0]
-        turned = time / period * 2 % 1 - 0.5  # of the base, as a fraction of its turn in a half
+        # The turn of the base since the middle of the half, divided by its turn in a half.
+        turned = time / period * 2 % 1 - 0.5
         return (self._swings(gait, time)[0] - turned) * command[2] * period / 2
 
     def _swings(
         self, gait: Float[Array, "2"], time: Float[Array, ""]
     ) -> tuple[Float[Array, " f"], Float[Array, " f"]]:
-        """The feet relative to the standing feet: ahead in step lengths; high in step heights."""
+        """How far each foot is ahead of its standing place in step lengths, and its height.
+
+        The height is in step heights.
+        """
         phase = (time / gait[0] + jnp.asarray(self.phases)) % 1
         s = phase * 2  # from 0 to 1 in the swing, and from 1 to 2 on the ground
         swings = s < 1
-        # In the swing, the foot moves two step lengths on the ground, from one behind to one before
-        # the standing feet.
+        # In the swing, the foot moves forward by two step lengths relative to the ground, from one
+        # behind to one ahead of the standing feet.
         ahead = jnp.where(swings, s * s * (6 - 4 * s) - 1, 0)
         return ahead, jnp.where(swings, jnp.sin(np.pi * s) ** 2, 0)
 
@@ -193,7 +198,7 @@ class GaitPostures(NamedTuple):
     @jax.jit
     def _extreme_displacements(
         self, gait: Float[Array, "2"], command: Float[Array, "3"]
-    ) -> Float[Array, "commands times f 3"]:
+    ) -> Float[Array, "commands moments f 3"]:
         return _at_extremes(functools.partial(self.displacements, gait), gait, command)
 
     def check_command(self, gait: Float[Array, "2"], command: Float[Array, "3"]) -> None:
@@ -227,7 +232,7 @@ class GaitPostures(NamedTuple):
 
 def _at_extremes(
     function: Callable[[Array, Array], Array], gait: Float[Array, "2"], command: Float[Array, "3"]
-) -> Float[Array, "commands times ..."]:
+) -> Float[Array, "commands moments ..."]:
     """A function of time and command at 16 times of a period, and for 27 commands.
 
     The entries of the commands are 0, plus and minus the entries of `command`.
@@ -246,9 +251,9 @@ def gait_postures(
 ) -> GaitPostures:
     """The `GaitPostures` of a robot with a free-flying base and joints of one dof.
 
-    `home`: the posture; `frames`: the links that touch the ground, in any order and with
-    repetitions; `phases`: their phases, 0 or 1/2. Feet keep their orientation where their legs have
-    six joints or more.
+    `home`: the posture; `frames`: the links that touch the ground, in any order; a link may occur
+    more than once; `phases`: their phases, 0 or 1/2. Feet keep their orientation where their legs
+    have six joints or more.
 
     Raises ArgumentError for another robot, for another number of phases than frames, for other
     phases, for two phases of one foot, if not both phases occur, for a joint that moves two feet,

@@ -13,8 +13,8 @@ the entropy of the policy:
 R is the TD(lambda) return of a step and `A = R - V` the generalised advantage estimate, equations
 (11) and (12); A is scaled to the mean 0 and the variance 1. If an episode is truncated, R continues
 with the critic's value of its last observation. The action is the tanh of a Gaussian variable; p is
-the ratio of the densities of this variable, because tanh cancels. The entropy is of the Gaussian
-variable.
+the ratio of the densities of this variable, because both densities of the action have the same
+factor from tanh. The entropy is of the Gaussian variable.
 
 Source: Schulman, Wolski, Dhariwal, Radford and Klimov (2017), Proximal policy optimization
 algorithms.

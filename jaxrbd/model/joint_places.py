@@ -1,4 +1,4 @@
-"""Places of spherical joints and free-flyers among the values of all joints."""
+"""Indices of the coordinates and velocities of spherical joints and free-flyers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .model import Model, joint_kinds
 
 
 def ball_places(model: Model, joints: Sequence[str]) -> Places:
-    """The places of the quaternions (n, 4) and of the angular velocities (n, 3).
+    """The indices of the quaternions (n, 4) and of the angular velocities (n, 3).
 
     Raises ArgumentError for an unknown joint, and for one that is neither spherical nor a
     free-flyer.
@@ -29,7 +29,7 @@ def ball_places(model: Model, joints: Sequence[str]) -> Places:
 
 
 def free_places(model: Model, joints: Sequence[str]) -> Places:
-    """The places of the coordinates (n, 7) and of the velocities (n, 6) of free-flyers.
+    """The indices of the coordinates (n, 7) and of the velocities (n, 6) of free-flyers.
 
     Raises ArgumentError for an unknown joint, and for one of another kind.
     """

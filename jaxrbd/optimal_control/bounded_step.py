@@ -65,7 +65,7 @@ def next_start(step: Step, trial: Trial, guess: Array, grows: Array, exact: bool
     - `exact`: whether the solver uses the exact Hessian.
     """
     good = ~trial.measured | (trial.gain > GOOD_GAIN)
-    poor = jnp.where(trial.measured, (trial.gain < POOR_GAIN) & trial.feasible, grows)
+    poor = jnp.where(trial.measured, (trial.gain < POOR_GAIN) & trial.small_defects, grows)
     poor |= trial.factor <= SHORT
     poor &= ~step.newton
     newton = (trial.factor == 1) | (~step.newton & (trial.factor <= SHORT))

@@ -28,8 +28,8 @@ from .stages import Linearisation, Values, estimated, largest, split, total_cost
 LEAST_FACTOR = 0.5**11
 # The merit decreases by at least this part of the decrease that its slope predicts.
 ARMIJO = 1e-4
-# The merit measures a decrease that is above this multiple of its rounding errors.
-MEASURED = 10
+# A decrease counts only if the slope of the merit is above this multiple of its rounding errors.
+NOISE_MULTIPLE = 10
 
 
 class Merit(NamedTuple):
@@ -80,10 +80,11 @@ def _merit(
 class Trial(NamedTuple):
     """A trajectory with a factor of the step, and whether it decreases the merit by enough.
 
-    `linear`: its linearisation, None for the exact Hessian. `gain`: the decrease of the merit by
-    the whole step, divided by the decrease that the quadratic model predicts. `measured`: whether
-    this decrease is above the rounding errors of the merit. `feasible`: whether the defects cause
-    less than half of the decrease that the slope predicts.
+    `linear`: its linearisation; None for the exact Hessian, which is computed after the search.
+    `gain`: the decrease of the merit by the whole step, divided by the decrease that the quadratic
+    model predicts. `measured`: whether the predicted decrease is above the rounding errors of the
+    merit. `small_defects`: whether the defects cause less than half of the decrease that the slope
+    predicts.
     """
 
     factor: Array
@@ -93,13 +94,13 @@ class Trial(NamedTuple):
     enough: Array
     gain: Array
     measured: Array
-    feasible: Array
+    small_defects: Array
 
 
 def line_search(
     xs: PyTree,
     us: Array,
-    begun: Array,
+    has_step: Array,
     solution: LqrSolution,
     merit: Merit,
     penalty: Penalty,
@@ -110,12 +111,12 @@ def line_search(
     """The trial with the largest factor that decreases the merit by enough, else with 0.
 
     - `xs`, `us`: the trajectory, from which the step `solution` begins;
-    - `begun` (): whether there is a step; without it, the factor is 0;
+    - `has_step` (): whether there is a step; without it, the factor is 0;
     - `move`: the states and controls for a factor above 0;
     - `evaluate`: the values of a trajectory, and its linearisation or None;
     - `blank`: a linearisation of zeros, or None.
     """
-    measured = -merit.slope > MEASURED * merit.rounding
+    measured = -merit.slope > NOISE_MULTIPLE * merit.rounding
 
     def trial(before: Trial) -> Trial:
         factor = jnp.where(before.factor > LEAST_FACTOR, before.factor / 2, 0)
@@ -136,10 +137,10 @@ def line_search(
             gain=jnp.where(factor == 1, gain, before.gain),
         )
 
-    factor = jnp.where(begun, jnp.asarray(2, us.dtype), 0)
-    feasible = 2 * merit.by_defects < -merit.slope
+    factor = jnp.where(has_step, jnp.asarray(2, us.dtype), 0)
+    small_defects = 2 * merit.by_defects < -merit.slope
     no = jnp.asarray(False)
-    start = Trial(factor, xs, us, blank, no, jnp.zeros_like(factor), measured, feasible)
+    start = Trial(factor, xs, us, blank, no, jnp.zeros_like(factor), measured, small_defects)
     end = lax.while_loop(lambda trial: ~trial.enough, trial, start)
     return end._replace(gain=jnp.where(jnp.isfinite(end.gain), end.gain, -jnp.inf))
 

@@ -8,8 +8,8 @@ are level 0, and a path that starts below a node of level k is on level k + 1. A
 All products along the paths of one level are computed at once, by doubling: each step doubles the
 number of factors of each product. So a path of m nodes takes log2(m) steps, where a loop takes m.
 `lax.associative_scan` computes the same products in 2 log2(m) steps with fewer operations. With it,
-the program of forward dynamics of a chain of 256 links has 981 kernels on a GPU, and 571 by
-doubling, and the program takes longer to compile.
+the program of forward dynamics of a chain of 256 links has 981 kernels on a GPU and takes longer to
+compile; by doubling it has 571 kernels.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Level(NamedTuple):
     - `nodes` (m,): the indices of the nodes;
     - `is_start`, `is_tip` (m,): whether a node is the first or the last one of its path.
 
-    The methods take and return pytrees of arrays (m, ...), one row per node of the level.
+    The methods take and return arrays (m, ...) or pytrees of them, one row per node of the level.
     """
 
     nodes: np.ndarray
@@ -61,7 +61,7 @@ class Level(NamedTuple):
         """For each node, the product of the rows from the node to the tip of its path."""
         return _scan(lambda below, above: join(above, below), x, self.is_tip, reverse=True)
 
-    def of_heavy_child(self, x: Array) -> Array:
+    def rows_of_heavy_child(self, x: Array) -> Array:
         """For each node the row of its heavy child; zero for the tips."""
         zero = jnp.zeros_like(x[:1])
         index = np.where(self.is_tip, len(x), np.arange(1, len(x) + 1))
@@ -162,9 +162,9 @@ def sums_of_children(
 ) -> Array:
     """Backward pass: each node adds an addend to the row of its parent.
 
-    - `to_parents(level, rows, nodes)`: the addends (m, ...) of the nodes of a level, from `rows`
-      (m, ...), which have the addends of all children but the heavy child, and the data of the
-      nodes. For each node it computes what the part of its path from the node to the tip adds;
+    - `to_parents(level, rows, nodes)`: the addends (m, ...) of the nodes of a level. `rows`
+      (m, ...) already contain the addends of all children but the heavy child; `nodes` is the data
+      of the nodes. The addend of a node includes those of all nodes below it on its path;
     - `rows` (n + 1, ...): the rows before the pass, of which the last belongs to the world;
     - `nodes`: a pytree of arrays (n, ...).
 
@@ -175,7 +175,7 @@ def sums_of_children(
     for level in reversed(levels):
         own = take_rows(rows, level.nodes)
         addends = to_parents(level, own, rows_of(nodes, level.nodes))
-        finished.append(own + level.of_heavy_child(addends))
+        finished.append(own + level.rows_of_heavy_child(addends))
         starts = np.flatnonzero(level.is_start)
         rows = rows.at[parents[level.nodes[starts]]].add(take_rows(addends, starts))
     places = [level.nodes for level in reversed(levels)]

@@ -1,4 +1,4 @@
-"""Armature and damping of the velocities of a compiled MuJoCo model, with those of actuators."""
+"""Armature and damping of the dofs of a compiled MuJoCo model, with those of actuators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def damping_of_dofs(source: Source) -> np.ndarray:
 
 
 def damping_polynomials(source: Source) -> np.ndarray:
-    """The coefficients (nv, 2) of the damping that multiply the speed and its square."""
+    """c_1 and c_2 (nv, 2) of the damping coefficients `c_0 + c_1 |v| + c_2 v^2`."""
     zeros = np.zeros((source.m.nv, 2))
     if source.disabled("DAMPER", "PASSIVE"):
         return zeros
@@ -34,13 +34,13 @@ def damped_along_world_axes(source: Source, joint: int) -> bool:
     return source.is_free(joint) and bool(np.ptp(damping_of_dofs(source)[first : first + 3]))
 
 
-def shortest(coefficients: np.ndarray) -> np.ndarray:
+def without_zero_terms(coefficients: np.ndarray) -> np.ndarray:
     """The coefficients (n, p) of polynomials; (n,) if all polynomials are constants."""
     return coefficients if coefficients[:, 1:].any() else coefficients[:, 0]
 
 
 def _reflected(source: Source, field: str, width: int = 1) -> np.ndarray:
-    """A parameter (nv, width) that actuators add to their hinges and slides: times gear^2."""
+    """The sum (nv, width) over the actuators of each hinge or slide of gear^2 times a parameter."""
     out = np.zeros((source.m.nv, width))
     n = len(source.actuators)
     values = source.field(field, np.zeros((n, width))).reshape(n, width)

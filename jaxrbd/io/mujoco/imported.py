@@ -272,7 +272,7 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
     and their elements, for features that cannot be carried over. Warns with a `ContactWarning`,
     which names the geoms, for each of these cases:
 
-    - a mesh whose hull has fewer vertices in its place, with the error;
+    - a mesh whose hull was replaced by one with fewer vertices, with the error;
     - a robot with a free joint that can rest on nothing, because contacts of its geoms were left
       out.
     """

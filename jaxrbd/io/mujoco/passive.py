@@ -17,7 +17,12 @@ from ...passive import (
     PolynomialDamping,
 )
 from ...spatial import Pose
-from .dof_parameters import damped_along_world_axes, damping_of_dofs, damping_polynomials, shortest
+from .dof_parameters import (
+    damped_along_world_axes,
+    damping_of_dofs,
+    damping_polynomials,
+    without_zero_terms,
+)
 from .source import Source
 
 
@@ -68,13 +73,13 @@ def _read_springs(source: Source) -> JointSprings | None:
     quaternion = first + [3 * source.is_free(joint) for joint in range(m.njnt)]
     return JointSprings(
         [source.joints[joint] for joint in scalar],
-        shortest(stiffness[scalar]),
+        without_zero_terms(stiffness[scalar]),
         rest[first[scalar]],
         [source.joints[joint] for joint in balls],
-        shortest(stiffness[balls]),
+        without_zero_terms(stiffness[balls]),
         rest[quaternion[balls][:, None] + np.array([1, 2, 3, 0])],
         [source.joints[joint] for joint in free],
-        shortest(stiffness[free]),
+        without_zero_terms(stiffness[free]),
         rest[first[free][:, None] + np.arange(3)],
     )
 
@@ -92,7 +97,7 @@ def _read_damping(source: Source) -> PolynomialDamping | None:
     if not len(joints):
         return None
     rows = coefficients[np.isin(m.dof_jntid, joints)]
-    return PolynomialDamping([source.joints[joint] for joint in joints], shortest(rows))
+    return PolynomialDamping([source.joints[joint] for joint in joints], without_zero_terms(rows))
 
 
 def _read_gravity_compensation(source: Source) -> GravityCompensation | None:

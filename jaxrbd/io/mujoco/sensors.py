@@ -72,7 +72,9 @@ def read_sensors(
             if isinstance(sensor, ActuatorSensor) and sensor.actuator not in actuators:
                 raise _NoCounterpartError(f"the actuator {sensor.actuator!r} was left out")
             if follows and isinstance(sensor, JointSensor) and sensor.quantity == "actuator_force":
-                raise _NoCounterpartError("joints follow others, which adds up their forces")
+                raise _NoCounterpartError(
+                    "joints follow others, so the force of the actuators of one joint is not known"
+                )
             sensors.append(sensor)
         except _NoCounterpartError as error:
             left_out.append((name, str(error)))
@@ -116,7 +118,7 @@ def _sensor(source: Source, index: int, name: str, sites: Mapping[str, str]) -> 
         return StateSensor(name, _STATES[kind], **options)
     if kind not in _SUBTREES:
         raise _NoCounterpartError(f"jaxrbd has no sensor of the kind {kind!r}")
-    if not kind.startswith("subtree"):  # a force sensor in a site, of the body of the site
+    if not kind.startswith("subtree"):  # a force or torque sensor at a site
         H = source.pose(m.site_pos[element], m.site_quat[element])
         options["X_FP"], element = _pose(H), int(m.site_bodyid[element])
     return _subtree(source, element, name, _SUBTREES[kind], options)

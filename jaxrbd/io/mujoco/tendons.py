@@ -16,7 +16,7 @@ from ...tendons import (
     Wrap,
 )
 from ...tendons.paths import Tendon
-from .dof_parameters import shortest
+from .dof_parameters import without_zero_terms
 from .source import Source
 
 # The fields of the properties of tendons, and the flags that disable them. Not every version of
@@ -74,7 +74,7 @@ def read_tendons(source: Source, sites: dict[str, str]) -> Tendons:
         for tendon in np.flatnonzero((checked < 0).any(axis=1)):
             source.omit(f"tendon {source.tendons[tendon]!r}: negative {name}")
             values[tendon] = 0
-    properties |= {name: shortest(properties[name]) for name in ("stiffness", "damping")}
+    properties |= {name: without_zero_terms(properties[name]) for name in ("stiffness", "damping")}
     limits = np.append(limits, [[-np.inf, m.jnt_range[ball, 1]] for ball in balls] or limits[:0], 0)
 
     def with_balls(x: np.ndarray) -> np.ndarray:
