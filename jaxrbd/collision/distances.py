@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -20,13 +20,14 @@ from .segments import segment_separation
 from .separation import Separation, half_space_separation, shape_separation
 from .shapes import Box, Capsule, Cylinder, HalfSpace, Shape, Sphere, checked_shape, core_of
 
-# The labels of pairs with a closed form of their own.
-_SEGMENTS, _SEGMENT_AND_BOX, _SEGMENT_AND_CYLINDER = 1, 2, 3
-_CLOSED_FORMS = {
-    _SEGMENTS: segment_separation,
-    _SEGMENT_AND_BOX: segment_box_separation,
-    _SEGMENT_AND_CYLINDER: segment_cylinder_separation,
-}
+# The formulas of pairs; the first one is for all pairs of cores. Spheres and capsules are segments.
+_FORMULAS = (
+    shape_separation,
+    segment_separation,
+    segment_box_separation,
+    segment_cylinder_separation,
+)
+_OF_SEGMENTS, _WITH_BOX, _WITH_CYLINDER = 1, 2, 3
 
 
 def distance(a: Shape, X_WA: Pose, b: Shape, X_WB: Pose) -> Separation:
@@ -66,16 +67,7 @@ def _separation(shapes: tuple[Shape, Shape], X: Pose) -> Separation:
 
 def separations(shapes: Sequence[Shape], X: Pose, members: np.ndarray) -> Separation:
     """The separations of pairs of shapes with the poses X. Pairs of one kind are one batch."""
-
-    def of_kinds(*kinds: type) -> np.ndarray:
-        return np.array([isinstance(shape, kinds) for shape in shapes])[members]
-
-    segments = of_kinds(Sphere, Capsule)
-    labels = np.where(np.all(segments, axis=1), _SEGMENTS, 0)
-    for kind, label in ((Box, _SEGMENT_AND_BOX), (Cylinder, _SEGMENT_AND_CYLINDER)):
-        beside = np.any(segments, axis=1) & np.any(of_kinds(kind), axis=1)
-        labels = np.where(beside, label, labels)
-    batches = batches_of(shapes, X, members, labels)
+    batches = batches_of(shapes, X, members, np.zeros(len(members), int))
     order = np.argsort(np.concatenate([batch.rows for batch in batches]))
     parts = [_separations_of(batch) for batch in batches]
     return jax.tree.map(lambda *x: jnp.concatenate(x)[order], *parts)
@@ -85,19 +77,33 @@ def _separations_of(batch: Batch) -> Separation:
     if batch.a is None:
         found = jax.vmap(half_space_separation)(batch.X_a, batch.b, batch.X_b)
     else:
-        compute = _CLOSED_FORMS.get(batch.label, shape_separation)
-        found = jax.vmap(compute)(batch.a, batch.X_a, batch.b, batch.X_b)
+        found = jax.vmap(batch.formula)(batch.a, batch.X_a, batch.b, batch.X_b)
     return found.exchanged(batch.exchanged)
 
 
+def _formulas_of(shapes: Sequence[Shape], members: np.ndarray) -> np.ndarray:
+    """The index (m,) in `_FORMULAS` of the formula of each pair."""
+
+    def of_kinds(*kinds: type) -> np.ndarray:
+        return np.array([isinstance(shape, kinds) for shape in shapes])[members]
+
+    segments = of_kinds(Sphere, Capsule)
+    formulas = np.where(np.all(segments, axis=1), _OF_SEGMENTS, 0)
+    for kind, formula in ((Box, _WITH_BOX), (Cylinder, _WITH_CYLINDER)):
+        beside = np.any(segments, axis=1) & np.any(of_kinds(kind), axis=1)
+        formulas = np.where(beside, formula, formulas)
+    return formulas
+
+
 class Batch(NamedTuple):
-    """Pairs of shapes of one kind.
+    """Pairs of shapes of one kind and with one label.
 
     - `rows` (n,): the places of the pairs in the list of all pairs;
     - `exchanged` (n,): whether a and b are the second and the first shape of a pair;
     - `a`, `b`: the cores with roundings; `a` is None for half-spaces;
     - `X_a`, `X_b`: the poses of the shapes;
-    - `label`: the label of the pairs.
+    - `label`: the label of the pairs;
+    - `formula`: the function of a, X_a, b and X_b that computes the `Separation` of a pair.
     """
 
     rows: np.ndarray
@@ -107,6 +113,7 @@ class Batch(NamedTuple):
     b: Any
     X_b: Pose
     label: int
+    formula: Callable[..., Separation]
 
 
 def batches_of(
@@ -137,14 +144,16 @@ def batches_of(
     order = 2 * kind + [isinstance(shape, Box) for shape in shapes]
     exchanged = order[members[:, 0]] > order[members[:, 1]]
     ordered = np.where(exchanged[:, None], members[:, ::-1], members)
-    codes = kind[ordered] @ [len(kinds) + 1, 1] + labels * (len(kinds) + 1) ** 2
+    formulas = _formulas_of(shapes, members)
+    groups = labels * len(_FORMULAS) + formulas
+    codes = kind[ordered] @ [len(kinds) + 1, 1] + groups * (len(kinds) + 1) ** 2
     found = []
     for code in np.unique(codes):
         rows = np.flatnonzero(codes == code)
         a, b = ordered[rows].T
         X_a, X_b = (jax.tree.map(lambda x: x[i], X) for i in (a, b))
-        label = int(labels[rows[0]])
-        found.append(Batch(rows, exchanged[rows], taken(a), X_a, taken(b), X_b, label))
+        label, formula = int(labels[rows[0]]), _FORMULAS[formulas[rows[0]]]
+        found.append(Batch(rows, exchanged[rows], taken(a), X_a, taken(b), X_b, label, formula))
     return found
 
 

@@ -16,6 +16,7 @@ equal; if the polygons have no common area, all are the points with the least di
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -24,9 +25,10 @@ from jax import Array
 from jaxtyping import Float
 
 from .._math.linear import matmul
+from ..spatial import Pose, identity_pose
 from .cores import FacedCore
 from .nearest import CorePair
-from .separation import core_separation
+from .separation import Separation, core_separation, shape_separation
 
 # The directions of the points of a face differ from the normal by this angle in rad.
 TILT = 0.02
@@ -50,14 +52,26 @@ class Patch(NamedTuple):
     normal: Float[Array, "3"]
 
 
-def core_patch(a: FacedCore, b: FacedCore, R: Array, p: Array, count: int) -> Patch:
+def core_patch(
+    a: FacedCore,
+    b: FacedCore,
+    R: Array,
+    p: Array,
+    count: int,
+    formula: Callable[..., Separation] = shape_separation,
+) -> Patch:
     """The patch of two cores with 1, 2 or 4 points.
 
     R (3, 3), p (3,): the orientation and the origin of a in the frame of b. One point is enough for
-    shapes without a face or an edge, and two if one shape is a capsule.
+    shapes without a face or an edge, and two if one shape is a capsule. `formula` computes the
+    `Separation` of two cores with roundings and poses.
     """
     pair = CorePair(a, b, R, p)
-    distance, point_a, point_b, n = core_separation(pair)
+    if formula is shape_separation:
+        distance, point_a, point_b, n = core_separation(pair)
+    else:
+        zero, X_b = jnp.zeros((), p.dtype), identity_pose(p.dtype)
+        distance, point_a, point_b, n = formula((a, zero), Pose(R, p), (b, zero), X_b)
     if count == 1:
         return Patch(distance[None], point_a[None], point_b[None], n)
     across = tangents(n)

@@ -191,14 +191,13 @@ def pair_contacts(
     shapes = [shape.shape for shape in pairs.shapes]
     members, counts = np.array(pairs.members, int), pairs.counts
     with_ground = members[:, 1] == GROUND
-    labels = np.where(pairs.are_segments, 0, counts)  # 0: a closed form, with one contact
     parts, rows = [], []
     for batches, compute in (
-        (_batches(shapes, X, members, labels, ~with_ground), _patches),
-        (_batches(shapes, X, members, labels, with_ground), _on_ground(ground, p_WR)),
+        (_batches(shapes, X, members, counts, ~with_ground), _patches),
+        (_batches(shapes, X, members, counts, with_ground), _on_ground(ground, p_WR)),
     ):
         for batch in batches:
-            count = max(batch.label, 1)
+            count = batch.label
             part = compute(batch, count)
             parts.append(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), part))
             rows.append((np.cumsum(counts) - counts)[batch.rows][:, None] + np.arange(count))
@@ -225,10 +224,10 @@ def _patches(batch: Batch, count: int) -> PairContacts:
     def one(a, X_a, b, X_b, exchanged):
         if a is None:
             contacts = _on_half_space(X_a, b, X_b, count)
-        elif not batch.label:
+        elif batch.formula is segment_separation:
             contacts = _of_segments(a, X_a, b, X_b)
         else:
-            contacts = _of_cores(a, X_a, b, X_b, count)
+            contacts = _of_cores(a, X_a, b, X_b, batch)
         other = PairContacts(contacts.distance, -contacts.gradient, contacts.b, contacts.a)
         return jax.tree.map(lambda x, y: jnp.where(exchanged, y, x), contacts, other)
 
@@ -241,10 +240,10 @@ def _of_segments(a, X_a: Pose, b, X_b: Pose) -> PairContacts:
     return PairContacts(*(x[None] for x in rows))
 
 
-def _of_cores(a, X_a: Pose, b, X_b: Pose, count: int) -> PairContacts:
+def _of_cores(a, X_a: Pose, b, X_b: Pose, batch: Batch) -> PairContacts:
     (core_a, radius_a), (core_b, radius_b) = a, b
     X_BA = inverse_compose(X_b, X_a)
-    patch = core_patch(core_a, core_b, X_BA.R, X_BA.p, count)
+    patch = core_patch(core_a, core_b, X_BA.R, X_BA.p, batch.label, batch.formula)
     n = rotate(X_b.R, patch.normal)
     point_a, point_b = (transform_point(X_b, x) for x in (patch.point_a, patch.point_b))
     distance = patch.distance - radius_a - radius_b
