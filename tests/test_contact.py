@@ -1020,7 +1020,7 @@ WRONG = {
     "normal is": lambda: Plane((0.0, 0.0, 0.0)),
     "stiffness is -1.0": lambda: Material(stiffness=-1.0),
     "friction is nan": lambda: Material(friction=np.nan),
-    "slip_speed is 0.0, expected more": lambda: Material(slip_speed=0.0),
+    "slip_speed is 0.0, expected finite, more than 0": lambda: Material(slip_speed=0.0),
     "dissipation has shape (1,)": lambda: Material(dissipation=np.ones(1)),
     "stiffness has shape () and dtype int": lambda: Material(stiffness=jnp.asarray(3)),
     "no frame 'foot'": lambda: rest_in(Scene(("foot",))),

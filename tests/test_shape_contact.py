@@ -373,7 +373,7 @@ WRONG = {
     "on the ground, expected a shape on the robot": lambda: contact.Scene.from_shapes(
         [PlacedShape(HalfSpace(), "body")]
     ),
-    "margin is -1.0, expected 0 or more": lambda: contact.Material(margin=-1.0),
+    "margin is -1.0, expected finite, 0 or more": lambda: contact.Material(margin=-1.0),
     "margin has shape (2,), expected () or (4,)": lambda: contact.contact_step(
         free_body(),
         contact.Scene.from_shapes(

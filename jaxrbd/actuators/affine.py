@@ -21,7 +21,12 @@ from .._math.linear import matmul
 from ..algorithms.kinematics import Kinematics, configuration_of, forward_kinematics
 from ..errors import ArgumentError
 from ..model import Model, arguments
-from ..model.joint_space import independent_joint_force, joint_coordinates, joint_rates
+from ..model.joint_space import (
+    independent_index,
+    independent_joint_force,
+    joint_coordinates,
+    joint_rates,
+)
 from ..model.joints_by_name import parameters, ranges, scalar_joints
 from ..tendons.paths import Tendon
 from .muscle import Muscles, muscle_forces
@@ -54,9 +59,10 @@ class AffineActuators(eqx.Module):
     The share is 1, except for a tendon whose `tendon_force_range` does not contain the sum of
     `gain u + bias` over its actuators: there, the share is the limit divided by the sum. The force
     on a joint, a tendon or another transmission is the sum of `gear_i f` over its actuators. The
-    force on a tendon is positive if it makes the tendon longer. The generalized force of each joint
-    in `limited_joints`, from all actuators, is clipped to its `joint_force_range`. The limit of a
-    joint that follows others is for the actuators on this joint only.
+    force on a tendon is positive if it makes the tendon longer. The force on each joint in
+    `limited_joints`, from its actuators, from tendons and from other transmissions, is clipped to
+    its `joint_force_range`. It does not contain the forces on joints that follow this joint. The
+    limit of a joint that follows others is for the actuators on this joint only.
 
     A motor has the default gain and bias. A position servo with the stiffness kp and the damping kd
     has `gain = [kp, 0, 0]` and `bias = [0, -kp, -kd]`. A muscle has `gain = bias = [0, 0, 0]`.
@@ -231,18 +237,23 @@ def _affine_force(
     index = scalar_joints(model, actuators.driven_joints)
     limited = scalar_joints(model, actuators.limited_joints)
     total, first = _sums(actuators, gear * states.force), len(index.v)
+    configuration = configuration_of(q)
     forces = jnp.zeros(sum(model.joint_nvs), model.dtype).at[index.v].set(total[:first])
-    # The limits of the joints that follow others, or of all joints, if nothing else acts on them.
-    early = np.array(
-        [not actuators.coupled or _follows(model, x) for x in actuators.limited_joints], bool
-    )
-    forces = _clipped(forces, limited.v[early], joint_range[early])
-    tau = independent_joint_force(model, configuration_of(q), forces)
     if not actuators.coupled:
+        forces = _clipped(forces, limited.v, joint_range)
+        return independent_joint_force(model, configuration, forces)
+    # A tendon or another transmission acts on v. So it adds to the forces on independent joints,
+    # before the limits of these, and before the forces of the joints that follow them.
+    follows = np.array([_follows(model, x) for x in actuators.limited_joints], bool)
+    forces = _clipped(forces, limited.v[follows], joint_range[follows])
+    independent = independent_index(model, "v")
+    tau = forces[independent] + matmul(total[first:], J)
+    dofs = [model.joint(x).v.start for x, f in zip(actuators.limited_joints, follows) if not f]
+    tau = _clipped(tau, np.array(dofs, int), joint_range[~follows])
+    if model.coupling is None:
         return tau
-    tau = tau + matmul(total[first:], J)
-    dofs = [model.joint(x).v.start for x, e in zip(actuators.limited_joints, early) if not e]
-    return _clipped(tau, np.array(dofs, int), joint_range[~early])
+    of_followers = forces.at[independent].set(0)
+    return tau + independent_joint_force(model, configuration, of_followers)
 
 
 def _states_and_outputs(

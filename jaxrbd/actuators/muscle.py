@@ -167,7 +167,7 @@ def muscle_forces(muscles: Muscles, length: Array, rate: Array) -> MuscleForces:
     shortfall = jnp.clip(above - V, 0, None)
     lengthening = eccentric_peak - shortfall * shortfall / jnp.where(eccentric, above, 1)
     shortening = jnp.square(jnp.clip(V + 1, 0, None))
-    velocity = jnp.where(V < 0, shortening, jnp.where(eccentric, lengthening, 1))
+    velocity = jnp.where(V < 0, shortening, jnp.where(eccentric, lengthening, eccentric_peak))
     x = jnp.clip(2 * (L - 1) / (long - 1), 0, None)
     passive = passive_peak * jnp.where(x < 1, x * x / 2, x - 1 / 2)
     return MuscleForces(-peak * active * velocity, -peak * passive)

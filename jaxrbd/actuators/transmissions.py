@@ -144,7 +144,8 @@ class BallTorque(eqx.Module):
 
     - `joint`: the name of a spherical joint or a free-flyer;
     - `axis` (3,): the torque for each unit of force;
-    - `in_parent`: whether `axis` has axes of the parent link. By default, it has axes of the child.
+    - `in_parent`: whether `axis` has the axes of the joint placement, which are fixed in the parent
+      link. By default, it has axes of the child.
 
     The length is `axis . log(q)`, for the quaternion q of the joint. Source: MuJoCo, XML reference,
     actuator/general, attributes joint and jointinparent.

@@ -131,7 +131,10 @@ def servo_of_actuators(
         return servo, tau
     bounds = _coupled_bounds(actuators, gear, limits, place)
     driven = TendonServo(actuators.coupled, k[n:], d[n:], bounds, length=target[n:], rate=rate[n:])
-    force = clip_within(constant[n:], bounds[:, 0], bounds[:, 1]) + explicit[n:]
+    # A range without 0 limits the servo of a driven output, and the constant force of the others.
+    is_driven = (spring | damper)[n:]
+    force = jnp.where(is_driven, 0, clip_within(constant[n:], bounds[:, 0], bounds[:, 1]))
+    force = force + explicit[n:]
     return servo._replace(tendons=driven), tau + matmul(force, J)
 
 

@@ -106,7 +106,7 @@ def contact_step_derivatives(
 
     drives_tendons = servo is not None and servo.tendons is not None
     joined = constraints or tendons is not None or drives_tendons
-    coupled = bool(joined) or model.coupling is not None
+    coupled = bool(joined) or not model.velocity_map_is_identity
     wrench_pattern, joint_pattern = _sparsity_patterns(model, scene, coupled)
     impulse_columns = _ColumnGroups.for_pattern(np.concatenate([wrench_pattern, joint_pattern]))
     J = _jacobians_of_wrenches(model, scene, kinematics)

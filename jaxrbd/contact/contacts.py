@@ -23,7 +23,7 @@ from ..spatial import inverse_transform_point, transform_point
 from .coulomb import spin_moments, with_spins
 from .points import body_wrenches, point_jacobians, point_motions
 from .scene import Scene, contact_points
-from .shape_pairs import pair_contacts
+from .shape_pairs import GROUND, pair_contacts
 
 
 class Contacts(NamedTuple):
@@ -32,7 +32,8 @@ class Contacts(NamedTuple):
     - `distance` (n + m,) in m: negative where the shapes, enlarged by the margin, overlap;
     - `gradient` (n + m, 3): the gradients of the distances with respect to the points a, in world
       axes; for pairs, unit vectors from b to a;
-    - `arm` (n + 2 m, 3) in m: the points in the frames of their bodies.
+    - `arm` (n + 2 m, 3) in m: the points in the frames of their bodies. A force and its reaction
+      act at one point: for a pair of moving shapes, in the middle of the nearest points of both.
     """
 
     distance: Float[Array, " k"]
@@ -69,12 +70,16 @@ def find_contacts(model: Model, scene: Scene, kinematics: Kinematics) -> Contact
         X_BS, X_RS = jax.tree.map(lambda x: x[shapes], (places.X_BF, X))
         return transform_point(X_BS, inverse_transform_point(X_RS, points))
 
-    # The ground is fixed to the world, so its points count nowhere.
+    # The ground and the shapes in the world are fixed, so their points count nowhere.
     a, b = pairs.contact_members.T
+    moving = np.array([shape.frame is not None for shape in pairs.shapes])
+    both = (moving[a] & (b != GROUND) & moving[b])[:, None]
+    middle = (found.a + found.b) / 2
+    point_a, point_b = (jnp.where(both, middle, x) for x in (found.a, found.b))
     return Contacts(
         jnp.concatenate([ground.distance, found.distance]) - scene.margin,
         jnp.concatenate([ground.gradient, found.gradient]),
-        jnp.concatenate([ground.arm, arms(found.a, a), arms(found.b, np.maximum(b, 0))]),
+        jnp.concatenate([ground.arm, arms(point_a, a), arms(point_b, np.maximum(b, 0))]),
     )
 
 

@@ -85,7 +85,8 @@ class ContactStep(NamedTuple):
     - `joint_impulse`: the impulses of limits, dissipation and servo on the joints;
     - `constraint_impulse` (rows,): the impulses of the constraints, see `constraint_rows`;
     - `tendon_impulse` (tendons,): the tension of each tendon times dt in N s, from its spring, its
-      damping, its friction and its limits; then the tensions of the tendons of the servo;
+      damping, its friction and its limits, if the `Tendons` have such properties; then the tensions
+      of the tendons of the servo;
     - `residual` (): the square root of E / E_0. E is the decrease of the convex function that the
       last step of Newton's method predicts. E_0 is a sum: all l, the kinetic energy before the time
       step, and the kinetic energy of the change of the velocity. The solver aims at a residual
@@ -112,6 +113,7 @@ compiled_step = arguments.compiled(
         "regularisation": arguments.POSITIVE,
         "recovery": arguments.NOT_NEGATIVE,
         "smoothing": arguments.POSITIVE,
+        "servo.position": arguments.unit_quaternions,
     },
 )
 
@@ -162,9 +164,9 @@ def contact_step(
     coefficients of friction, the lengths `torsional` and `rolling`, and the margin of the material.
 
     Position limits act on all joints whose velocity is the rate of the coordinate. Limits of
-    planar, spherical and free joints do not act. Damping and
-    dry friction act on a model made by `Model.with_dissipation`. All impulses on joints are
-    computed with the velocity after the step, so stiff gains and damping are stable.
+    planar, spherical and free joints do not act, and joints that follow others have no limits.
+    Damping and dry friction act on a model made by `Model.with_dissipation`. All impulses on joints
+    are computed with the velocity after the step, so stiff gains and damping are stable.
     `contact/joint_terms.py` states the impulses.
 
     Consequences, to first order in dt:

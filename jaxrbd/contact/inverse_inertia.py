@@ -14,7 +14,7 @@ from .._math.linear import einsum, inverse_positive_definite, matmul
 from ..algorithms.common_frame import dof_columns
 from ..algorithms.crba import crba
 from ..algorithms.kinematics import forward_kinematics, root_centred
-from ..configuration import neutral
+from ..configuration import integrate, neutral
 from ..model import Model, arguments
 from ..model.joint_space import joint_rates
 from .contacts import contact_bodies, reference_spheres, relative
@@ -22,12 +22,18 @@ from .free_motion import tree_inertias
 from .points import point_jacobians
 from .scene import InverseInertias, Scene, scene_for
 
+# The size in rad and m of the step from the neutral configuration to another one. If a value at the
+# neutral configuration is smaller than this fraction of the value there, it is replaced.
+_NEARBY, _SINGULAR = 0.1, 1e-4
+
 
 @arguments.compiled
 def inverse_inertias(model: Model, scene: Scene) -> InverseInertias:
     """The inverse inertia of a robot at each contact and joint, and the inertias of its trees.
 
-    All are for the neutral configuration.
+    All are for the neutral configuration. Where a contact or a joint that follows others cannot
+    move there, but can move nearby, as the foot of a leg that is a parallelogram, its value is that
+    of a configuration about 0.1 rad or 0.1 m away.
 
     For a point of a body with the Jacobian J, the mean over all directions of the inverse inertia
     is a third of the trace of `J M^-1 J^T`. The value of a sphere is the mean over all points of
@@ -42,7 +48,19 @@ def inverse_inertias(model: Model, scene: Scene) -> InverseInertias:
     ArgumentError for an unknown frame or a frame that is fixed to the world.
     """
     scene = scene_for(model, scene)
-    kinematics = forward_kinematics.unchecked(model, neutral(model))
+    q = neutral(model)
+    step = _NEARBY * jnp.cos(jnp.arange(model.nv, dtype=model.dtype))
+    both = jnp.stack([q, integrate.unchecked(model, q, step)])
+    contacts, joints = (
+        jnp.where(x[0] > _SINGULAR * x[1], *x)
+        for x in jax.vmap(lambda q: _inverse_inertias(model, scene, q))(both)
+    )
+    return InverseInertias(contacts, joints, tree_inertias(model))
+
+
+def _inverse_inertias(model: Model, scene: Scene, q: Array) -> tuple[Array, Array]:
+    """The values (n + m,) of the contacts and (nv_joint,) of the joints at a configuration."""
+    kinematics = forward_kinematics.unchecked(model, q)
     columns = dof_columns(model, root_centred(kinematics))
     centres, sizes = reference_spheres(model, scene)
     J = point_jacobians(model, kinematics, columns, contact_bodies(model, scene), centres)
@@ -60,7 +78,7 @@ def inverse_inertias(model: Model, scene: Scene) -> InverseInertias:
         joints = jnp.diagonal(inverse_M)
     else:
         joints = jnp.sum(J_joints * matmul(J_joints, inverse_M), axis=1)
-    return InverseInertias(contacts, joints, tree_inertias(model))
+    return contacts, joints
 
 
 def joint_jacobian(model: Model, q: Float[Array, " nq"]) -> Float[Array, "nv_joint nv"] | None:

@@ -109,7 +109,10 @@ class JointImpulses(NamedTuple):
 class ClippedLaw(NamedTuple):
     """k impulses on each of n velocities u (n,): `clip(conductance (target - u), lower, upper)`.
 
-    All fields are (k, n). A conductance of zero means no impulse.
+    All fields are (k, n). A conductance of zero means no impulse if the bounds contain zero. At a
+    bound, the derivatives are those of one side: at the lower bound, the impulse changes with u; at
+    the upper one, it does not. So the two rows of a spring that pulls or pushes together have the
+    derivative of one spring at its rest length.
     """
 
     conductance: Float[Array, "k n"]
@@ -136,22 +139,25 @@ class ClippedLaw(NamedTuple):
         With `y = conductance (target - u)` and gamma = y after the clip, the function of one
         impulse is `gamma (2 y - gamma) / (2 conductance)`.
         """
-        y, gamma = self._parts(u)
+        y, gamma, _ = self._parts(u)
         resistance = jnp.where(self.conductance > 0, 1 / self.conductance, 0)
         return jnp.sum(resistance * gamma * (2 * y - gamma), axis=0) / 2
 
     def slopes(self, u: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
         """The diagonal of the Hessian of the penalty."""
-        y, gamma = self._parts(u)
-        return jnp.sum(jnp.where(y == gamma, self.conductance, 0), axis=0)
+        _, _, changes = self._parts(u)
+        return jnp.sum(jnp.where(changes, self.conductance, 0), axis=0)
 
     def hessian_product(self, u: Float[Array, " n"], x: Float[Array, "n m"]) -> Float[Array, "n m"]:
         """The product of the Hessian of the penalty, which is diagonal, with m vectors x."""
         return self.slopes(u)[:, None] * x
 
-    def _parts(self, u: Array) -> tuple[Array, Array]:
+    def _parts(self, u: Array) -> tuple[Array, Array, Array]:
+        """y, the impulse gamma, and whether gamma changes with u."""
         y = self.conductance * (self.target - u[None])
-        return y, jnp.clip(y, self.lower, self.upper)
+        low, high = y < self.lower, y >= self.upper
+        gamma = jnp.where(low, self.lower, jnp.where(high, self.upper, y))
+        return y, gamma, ~(low | high)
 
 
 class JointLaw(NamedTuple):
@@ -197,7 +203,7 @@ def _limit_law(model: Model, q: Array, dt: Array, recovery: Array, conductance: 
     limited, gap = (entries_of_all_joints(model, x, "v") for x in (limited, gap))
     return ClippedLaw(
         jnp.where(limited, conductance, 0),
-        sign * gap / jnp.where(gap < 0, dt + recovery, dt),
+        sign * gap / jnp.where(gap <= 0, dt + recovery, dt),
         jnp.where(sign < 0, 0, -jnp.inf) * jnp.ones_like(gap),
         jnp.where(sign < 0, jnp.inf, 0) * jnp.ones_like(gap),
     )

@@ -114,9 +114,10 @@ def _hessian(problem: Problem, x: Array) -> Array:
     v, J, K = problem.v + x, problem.J, problem.K
     one = jnp.asarray(np.eye(len(v)), v.dtype)
     u = matmul(J, v)
-    DJ = problem.contacts.hessian_product(u, J).reshape(-1, len(v))
+    rows = u.size, len(v)
+    DJ = problem.contacts.hessian_product(u, J).reshape(rows)
     H = problem.M + problem.joints.hessian_product(v, one)
-    H = H + matmul(J.reshape(-1, len(v)).T, DJ)
+    H = H + matmul(J.reshape(rows).T, DJ)
     if len(K):
         H = H + matmul(K.T, problem.others.hessian_product(matmul(K, v), K))
     return H
@@ -423,14 +424,17 @@ class _AllLaws(NamedTuple):
             (du_others * self.others.impulses(others), du_others**2 * self.others.slopes(others)),
             (dv * self.joints.impulses(v), dv**2 * self.joints.slopes(v)),
         ]
-        return _sums(
-            [jnp.concatenate([x.reshape(-1, x.shape[-1]) for x in p]) for p in zip(*pairs)]
-        )
+        return _sums([jnp.concatenate([_rows(x) for x in p]) for p in zip(*pairs)])
 
 
 def _sums(parts: list[Array]) -> Array:
     """The sum of each part (..., s) over all entries of each state, (n, s) for n parts."""
-    return sum_of_rows(jnp.stack([x.reshape(-1, x.shape[-1]) for x in parts], axis=1))
+    return sum_of_rows(jnp.stack([_rows(x) for x in parts], axis=1))
+
+
+def _rows(x: Array) -> Array:
+    """x (..., s) as a matrix with s columns, also if s is 0."""
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 def _of_rows(components: Sequence[Array]) -> Array:

@@ -65,7 +65,7 @@ class Plane(Terrain):
     """The plane `n . x = offset`, where n is the unit vector along `normal`; by default z = 0.
 
     `normal` (3,), of any length, points outwards; `offset` () in m is measured along the normal.
-    Raises ArgumentError for a normal of zeros.
+    Raises ArgumentError for a normal of zeros, and for values that are not finite.
     """
 
     normal: Float[arguments.Parameter, "3"]
@@ -76,7 +76,9 @@ class Plane(Terrain):
     ):
         self.normal = arguments.parameter(normal, "normal", (3,))
         self.offset = arguments.parameter(offset, "offset", ())
+        arguments.require(self.normal, np.isfinite, "normal", "finite")
         arguments.require(self.normal, lambda x: np.any(x != 0), "normal", "not zero")
+        arguments.require(self.offset, np.isfinite, "offset", "finite")
 
     def distance(self, x):
         normal = jnp.asarray(self.normal)
@@ -175,10 +177,16 @@ class Material(eqx.Module):
             setattr(self, name, value)
         for name in ("stiffness", "dissipation", "friction", "margin", *moments):
             if getattr(self, name) is not None:
-                arguments.require(getattr(self, name), lambda x: x >= 0, name, "0 or more")
+                arguments.require(getattr(self, name), _is_size, name, "finite, 0 or more")
         for name in moments:
             _require_friction(self.friction, getattr(self, name), name)
-        arguments.require(self.slip_speed, lambda x: x > 0, "slip_speed", "more than 0")
+        arguments.require(
+            self.slip_speed, lambda x: (x > 0) & np.isfinite(x), "slip_speed", "finite, more than 0"
+        )
+
+
+def _is_size(x: np.ndarray) -> np.ndarray:
+    return (x >= 0) & np.isfinite(x)
 
 
 def _require_friction(
@@ -269,7 +277,8 @@ class Scene(eqx.Module):
         ground = Plane() if ground is None else ground
         self.ground = ground if isinstance(ground, Ground) else Height(ground)
         self.material = Material() if material is None else material
-        arguments.require(self.radii, lambda x: x >= 0, "radii", "0 or more")
+        arguments.require(self.radii, _is_size, "radii", "finite, 0 or more")
+        arguments.require(self.offsets, np.isfinite, "offsets", "finite")
         self.pairs = CollisionPairs((), ()) if pairs is None else pairs
         self.inverse_inertia = None
         if inverse_inertia is not None:

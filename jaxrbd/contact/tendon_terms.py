@@ -66,7 +66,7 @@ def tendon_law(
             bound = tendons.limits[:, side]
             limited = jnp.isfinite(bound)
             gap = jnp.where(limited, bound, 0) - lengths
-            beyond = gap > 0 if side == 0 else gap < 0
+            beyond = gap >= 0 if side == 0 else gap <= 0
             target = gap / jnp.where(beyond, dt + recovery, dt)
             rows.append((jnp.where(limited, conductance, 0), target, low, high))
         if stiffness is not None:
@@ -94,5 +94,6 @@ def tendon_servo_law(
     bounded = jnp.isfinite(servo.force_range)
     unbounded = jnp.where(servo.force_range > 0, jnp.inf, -jnp.inf)
     bounds = jnp.where(bounded, dt * jnp.where(bounded, servo.force_range, 0), unbounded)
+    bounds = jnp.where(driven[:, None], bounds, 0)
     rows = dt * gain, push / jnp.where(driven, gain, 1), bounds[:, 0], bounds[:, 1]
     return ClippedLaw(*(x[None] for x in rows))

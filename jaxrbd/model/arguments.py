@@ -227,7 +227,7 @@ class Compiled:
         function: Callable,
         jitted: Any,
         unchecked: Any,
-        checks: Iterable[tuple[int, str, Check]],
+        checks: Iterable[tuple[int, str, Sequence[str], Check]],
         static: Mapping[str, int],
     ) -> None:
         functools.update_wrapper(self, function)
@@ -235,10 +235,14 @@ class Compiled:
         self._static = static
 
     def __call__(self, *args, **kwargs):
-        for place, name, check in self._checks:
-            values = known(args[place] if place < len(args) else kwargs.get(name))
+        for place, name, attributes, check in self._checks:
+            given = args[place] if place < len(args) else kwargs.get(name)
+            for attribute in attributes:
+                given = getattr(given, attribute, None)
+            values = known(given)
             if values is not None:
-                check(name, values, args[0] if args else kwargs.get("model"))
+                whole_name = ".".join((name, *attributes))
+                check(whole_name, values, args[0] if args else kwargs.get("model"))
         if self._static:
             args, kwargs = self._with_tuples(args, kwargs)
         try:
@@ -344,9 +348,10 @@ def compiled(
       and a configuration may be a `Kinematics`. The attribute `unchecked` of the result is
       `jax.jit` of the function, for arguments that are already checked;
     - `static_argnames`: as for `jax.jit`; a list becomes a tuple;
-    - `checks`: maps the name of a parameter to a check, which is a `Requirement` or another
-      function of (name, values, model) that raises ArgumentError. The check is called before the
-      compiled function, if `known` can read the values. The default check of a parameter in
+    - `checks`: maps the name of a parameter, or of an attribute of it as in "servo.position", to a
+      check, which is a `Requirement` or another function of (name, values, model) that raises
+      ArgumentError. The check is called before the compiled function, if `known` can read the
+      values. The default check of a parameter in
       `CONFIGURATIONS` is `unit_quaternions`.
 
     The result has the methods of a jitted function (`lower`, `trace`, `eval_shape`).
@@ -362,7 +367,10 @@ def compiled(
     places = {name: place for place, name in enumerate(inspect.signature(function).parameters)}
     named_checks: dict[str, Check] = {n: unit_quaternions for n in CONFIGURATIONS if n in places}
     named_checks.update(checks or {})
-    placed_checks = [(places[name], name, check) for name, check in named_checks.items()]
+    placed_checks = []
+    for whole_name, check in named_checks.items():
+        name, *attributes = whole_name.split(".")
+        placed_checks.append((places[name], name, attributes, check))
     names = (static_argnames,) if isinstance(static_argnames, str) else static_argnames
     static = {name: places[name] for name in names}
     return Compiled(function, jitted, unchecked, placed_checks, static)

@@ -21,6 +21,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, PRNGKeyArray
 
 from .. import so3
+from .._math.clip import clip_within
 from .._math.components import cross
 from .._math.linear import matmul
 from .._math.rows import rows_or_world, take_rows
@@ -341,7 +342,7 @@ def _readings(
     )
     if np.isfinite(cutoff).any():
         limit = jnp.asarray(cutoff, model.dtype)
-        readings = jnp.clip(readings, -limit, limit)
+        readings = clip_within(readings, -limit, limit)
     return readings
 
 
