@@ -366,7 +366,7 @@ def test_lambda_returns_are_mixtures_of_n_step_returns(trace):
 def test_returns_of_episodes_are_sums_over_windows():
     first, _ = random_window(1)
     second, _ = random_window(2)
-    episodes = rollouts.no_episodes(BATCH, jnp.float64)
+    episodes = rollouts.empty_episodes(BATCH, jnp.float64)
     assert episodes.mean == -jnp.inf
     add = jax.jit(rollouts.Episodes.add)
     episodes = add(add(episodes, first), second)
@@ -557,7 +557,7 @@ def test_the_first_gradient_of_ppo_is_the_policy_gradient(key):
     def expected(policy):
         std = jnp.exp(policy.log_std)
         mean = networks.apply(policy.mean, samples.x)
-        log = jax.scipy.stats.norm.logpdf(samples.gaussian, mean, std[None])
+        log = jax.scipy.stats.norm.logpdf(samples.before_tanh, mean, std[None])
         return -jnp.mean(advantage * jnp.sum(log, axis=1))
 
     @jax.jit

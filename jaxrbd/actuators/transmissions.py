@@ -22,7 +22,7 @@ from ..algorithms.kinematics import Kinematics
 from ..algorithms.places import places_from_first_root, wrenches_at_points
 from ..errors import ArgumentError
 from ..model import Model, arguments
-from ..model.joint_places import ball_places
+from ..model.joint_indices import ball_indices
 from ..model.joint_space import independent_joint_force, joint_coordinates
 from ..model.joints_by_name import parameters, required_parameters
 from ..model.shapes import Vector
@@ -295,7 +295,7 @@ def _slider_cranks(model: Model, items: Sequence[SliderCrank], kinematics: Kinem
 def _ball_torques(
     model: Model, items: Sequence[BallTorque], kinematics: Kinematics
 ) -> LengthsAndArms:
-    places = ball_places(model, [x.joint for x in items])
+    places = ball_indices(model, [x.joint for x in items])
     rotation = so3.quaternion_normalize(joint_coordinates(model, kinematics.q)[places.q])
     axis = _stacked([x.axis for x in items], model)
     length = jnp.sum(axis * so3.unit_quaternion_log(rotation), axis=1)

@@ -27,7 +27,7 @@ from ..contact import (
 from ..errors import ArgumentError, listed
 from ..io.mujoco import Imported, MujocoBodies, MujocoCoordinates, load_mjcf
 from ..model import Model, arguments
-from ..model.joint_places import is_free
+from ..model.joint_indices import is_free
 from ..model.names import similar_names
 from ..passive import PassiveForces
 from ..sensors import RobotSensors, SubtreeSensor, TendonSensor, touch

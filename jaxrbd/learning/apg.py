@@ -38,7 +38,7 @@ from .networks import (
     with_observations,
 )
 from .optimiser import Adam, with_limited_gradient
-from .rollouts import Episodes, Window, draw_noise, no_episodes, roll, start
+from .rollouts import Episodes, Window, draw_noise, empty_episodes, roll, start
 
 
 class ApgState(NamedTuple):
@@ -101,7 +101,7 @@ class Apg:
             optimiser=self._adam().init(policy),
             statistics=no_statistics(states.observation),
             states=states,
-            episodes=no_episodes(self.batch, dtype),
+            episodes=empty_episodes(self.batch, dtype),
             key=key,
         )
 

@@ -32,7 +32,7 @@ from ..errors import ArgumentError
 from . import networks
 from .networks import Policy, PolicyNetwork, act, new_policy, no_statistics, with_observations
 from .optimiser import Adam
-from .rollouts import Episodes, check_parts, no_episodes, roll, shuffled, start
+from .rollouts import Episodes, check_parts, empty_episodes, roll, shuffled, start
 
 
 class ImitationState(NamedTuple):
@@ -114,7 +114,7 @@ class Imitation:
             optimiser=self._adam().init(policy.mean),
             statistics=no_statistics(states.observation),
             states=states,
-            episodes=no_episodes(self.batch, dtype),
+            episodes=empty_episodes(self.batch, dtype),
             key=key,
         )
 

@@ -53,8 +53,8 @@ from .rollouts import (
     Episodes,
     check_fractions,
     check_parts,
+    empty_episodes,
     lambda_returns,
-    no_episodes,
     roll,
     shuffled,
     start,
@@ -80,7 +80,7 @@ class Samples(NamedTuple):
 
     x: Float[Array, "s m"]
     critic_x: Float[Array, "s c"]
-    gaussian: Float[Array, "s k"]
+    before_tanh: Float[Array, "s k"]
     log_density: Float[Array, " s"]
     returns: Float[Array, " s"]
     advantage: Float[Array, " s"]
@@ -148,7 +148,7 @@ class Ppo:
             optimiser=self._adam().init((policy, critic)),
             statistics=no_statistics(states.observation),
             states=states,
-            episodes=no_episodes(self.batch, dtype),
+            episodes=empty_episodes(self.batch, dtype),
             key=key,
         )
 
@@ -179,7 +179,7 @@ class Ppo:
         samples = Samples(
             x=x,
             critic_x=critic_x,
-            gaussian=mean + times(std, noise),
+            before_tanh=mean + times(std, noise),
             log_density=log_density(state.policy, noise),
             returns=returns,
             advantage=(advantage - jnp.mean(advantage)) / spread,
@@ -210,7 +210,7 @@ class Ppo:
     def loss(self, networks: tuple[Policy, Network], samples: Samples) -> Float[Array, ""]:
         """The loss L of the policy and the critic for some samples."""
         policy, critic = networks
-        difference = samples.gaussian - apply(policy.mean, samples.x)
+        difference = samples.before_tanh - apply(policy.mean, samples.x)
         noise = times(difference, jnp.exp(-policy.log_std))
         ratio = jnp.exp(log_density(policy, noise) - samples.log_density)
         clipped = jnp.clip(ratio, 1 - self.clip, 1 + self.clip)

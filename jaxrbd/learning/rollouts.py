@@ -177,6 +177,6 @@ class Episodes(NamedTuple):
         return Episodes(current, jnp.where(ended > 0, mean, self.mean))
 
 
-def no_episodes(size: int, dtype: Any) -> Episodes:
+def empty_episodes(size: int, dtype: Any) -> Episodes:
     """The returns before the first step."""
     return Episodes(jnp.zeros(size, dtype), jnp.full((), -jnp.inf, dtype))

@@ -36,7 +36,7 @@ from . import networks, rollouts
 from .mirror import better_side, check_mirror
 from .networks import Network, Policy, act, apply, normalised, values
 from .optimiser import Adam
-from .rollouts import Episodes, Window, draw_noise, lambda_returns, no_episodes, roll, start
+from .rollouts import Episodes, Window, draw_noise, empty_episodes, lambda_returns, roll, start
 
 
 class ShacState(NamedTuple):
@@ -127,7 +127,7 @@ class Shac:
             critic_optimiser=self._critic_adam().init(critic),
             statistics=networks.no_statistics(states.observation),
             states=states,
-            episodes=no_episodes(self.batch, dtype),
+            episodes=empty_episodes(self.batch, dtype),
             key=key,
         )
 

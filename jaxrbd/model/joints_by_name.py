@@ -1,4 +1,4 @@
-"""Places of joints with one degree of freedom, and checked parameters."""
+"""Indices of joints with one degree of freedom, and checked parameters."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from . import arguments
 from .model import Model
 
 
-class Places(NamedTuple):
+class JointIndices(NamedTuple):
     """Indices of joints among the coordinates `q` and the velocities `v` of all joints."""
 
     q: np.ndarray
     v: np.ndarray
 
 
-def scalar_joints(model: Model, joints: Sequence[str]) -> Places:
-    """The places of joints with one coordinate and one velocity, (n,) each.
+def scalar_joints(model: Model, joints: Sequence[str]) -> JointIndices:
+    """The indices of joints with one coordinate and one velocity, (n,) each.
 
     Raises ArgumentError for an unknown joint or a joint of another size.
     """
@@ -34,7 +34,7 @@ def scalar_joints(model: Model, joints: Sequence[str]) -> Places:
             raise ArgumentError(f"joint {name!r} has {nv} degrees of freedom, expected one")
         q.append(int(model.topology.q_start[bodies[0]]))
         v.append(int(v_start[bodies[0]]))
-    return Places(np.array(q, int), np.array(v, int))
+    return JointIndices(np.array(q, int), np.array(v, int))
 
 
 def parameters(

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from .._math.components import cross
 from ..errors import ArgumentError
 from ..model import Model, arguments
-from ..model.joint_places import free_places
+from ..model.joint_indices import free_indices
 from ..model.joint_space import independent_joint_force, joint_rates
 
 
@@ -50,7 +50,7 @@ def _armature_force(
     model: Model, armature: FixedAxesArmature, q: Array, v: Array
 ) -> Float[Array, " nv"]:
     """See `FixedAxesArmature.__call__`."""
-    places = free_places(model, armature.joints).v
+    places = free_indices(model, armature.joints).v
     linear, angular = places[:, :3], places[:, 3:]
     rates = joint_rates(model, q, v)
     turning = cross(rates[angular], rates[linear])

@@ -15,7 +15,7 @@ from .. import so3
 from .._math.polynomials import polynomial
 from ..errors import ArgumentError
 from ..model import Model, arguments
-from ..model.joint_places import free_places, is_free
+from ..model.joint_indices import free_indices, is_free
 from ..model.joint_space import independent_joint_force, joint_coordinates, joint_rates
 from ..model.joints_by_name import polynomials
 
@@ -71,7 +71,7 @@ def _damping_force(
         )
     rates = joint_rates(model, q, v)
     free = [name for name in damping.joints if is_free(model, model.joint(name).bodies[0])]
-    places = free_places(model, free)
+    places = free_indices(model, free)
     linear = places.v[:, :3]
     attitude = so3.quaternion_normalize(joint_coordinates(model, q)[places.q[:, 3:]])
     if free:

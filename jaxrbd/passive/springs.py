@@ -16,7 +16,7 @@ from .. import so3
 from .._math.components import square_root
 from .._math.polynomials import polynomial, spring_energy
 from ..model import Model, arguments
-from ..model.joint_places import ball_places, free_places
+from ..model.joint_indices import ball_indices, free_indices
 from ..model.joint_space import independent_joint_force, joint_coordinates
 from ..model.joints_by_name import parameters, polynomials, scalar_joints
 
@@ -148,8 +148,8 @@ class _Deflections(NamedTuple):
 
 def _deflections(model: Model, springs: JointSprings, q: Array) -> _Deflections:
     coordinates = joint_coordinates(model, q)
-    scalar, balls = scalar_joints(model, springs.joints), ball_places(model, springs.balls)
-    free = free_places(model, springs.positions)
+    scalar, balls = scalar_joints(model, springs.joints), ball_indices(model, springs.balls)
+    free = free_indices(model, springs.positions)
     stretch = coordinates[scalar.q] - jnp.asarray(springs.rest, model.dtype)
     rest = so3.quaternion_normalize(jnp.asarray(springs.ball_rest, model.dtype))
     rotation = so3.quaternion_normalize(coordinates[balls.q])

@@ -37,7 +37,7 @@ from ..algorithms.mass import kinetic_energy, potential_energy
 from ..algorithms.places import Places, bodies_of, places_from_first_root
 from ..errors import ArgumentError, listed
 from ..model import Model, arguments
-from ..model.joint_places import ball_places
+from ..model.joint_indices import ball_indices
 from ..model.joint_space import joint_coordinates, joint_rates
 from ..model.joints_by_name import scalar_joints
 from ..model.names import similar_names
@@ -434,7 +434,7 @@ _FRAME_QUANTITIES: Mapping[str, Callable[[_Placed], Array]] = {
 def _read_joints(state: _State, sensors: Sequence[Any], quantity: str) -> Array:
     model, joints = state.model, [sensor.joint for sensor in sensors]
     is_scalar = quantity not in ("rotation", "angular_velocity")
-    find = scalar_joints if is_scalar else ball_places
+    find = scalar_joints if is_scalar else ball_indices
     for sensor in sensors:
         with _named(sensor):
             find(model, [sensor.joint])

@@ -30,7 +30,7 @@ from ..algorithms.common_frame import dof_columns
 from ..algorithms.kinematics import Kinematics, first_root_centred
 from ..algorithms.places import places_from_first_root, wrenches_at_points
 from ..model import Model
-from ..model.joint_places import ball_places
+from ..model.joint_indices import ball_indices
 from ..model.joint_space import independent_force, independent_joint_force, joint_coordinates
 from ..model.joints_by_name import scalar_joints
 from ..model.shapes import Sphere
@@ -284,7 +284,7 @@ def _rotation_angles(
     """The angles (n,) of spherical joints, and their derivatives (n, nv_joint)."""
     found = [(i, t) for i, t in enumerate(tendons) if isinstance(t, RotationAngle)]
     rows = np.array([i for i, _ in found])
-    places = ball_places(model, [tendon.joint for _, tendon in found])
+    places = ball_indices(model, [tendon.joint for _, tendon in found])
     w = so3.quaternion_log(coordinates[places.q])
     angle = square_root(jnp.sum(w * w, axis=-1))
     turned = angle > 0

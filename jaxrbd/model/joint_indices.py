@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..errors import ArgumentError
-from .joints_by_name import Places
+from .joints_by_name import JointIndices
 from .model import Model, joint_kinds
 
 
-def ball_places(model: Model, joints: Sequence[str]) -> Places:
+def ball_indices(model: Model, joints: Sequence[str]) -> JointIndices:
     """The indices of the quaternions (n, 4) and of the angular velocities (n, 3).
 
     Raises ArgumentError for an unknown joint, and for one that is neither spherical nor a
@@ -25,10 +25,10 @@ def ball_places(model: Model, joints: Sequence[str]) -> Places:
             raise ArgumentError(f"joint {name!r} is no spherical joint and no free-flyer")
         q.append(q_start + kind.quaternion)
         v.append(v_start + kind.angular)
-    return _places(q, 4, v, 3)
+    return _indices(q, 4, v, 3)
 
 
-def free_places(model: Model, joints: Sequence[str]) -> Places:
+def free_indices(model: Model, joints: Sequence[str]) -> JointIndices:
     """The indices of the coordinates (n, 7) and of the velocities (n, 6) of free-flyers.
 
     Raises ArgumentError for an unknown joint, and for one of another kind.
@@ -40,7 +40,7 @@ def free_places(model: Model, joints: Sequence[str]) -> Places:
             raise ArgumentError(f"joint {name!r} is no free-flyer")
         q.append(q_start)
         v.append(v_start)
-    return _places(q, 7, v, 6)
+    return _indices(q, 7, v, 6)
 
 
 def is_free(model: Model, body: int) -> bool:
@@ -56,7 +56,7 @@ def _start(model: Model, name: str) -> tuple[int, int, int]:
     return body, int(model.topology.q_start[body]), int(v_start[body])
 
 
-def _places(q: list[int], nq: int, v: list[int], nv: int) -> Places:
-    return Places(
+def _indices(q: list[int], nq: int, v: list[int], nv: int) -> JointIndices:
+    return JointIndices(
         np.array(q, int)[:, None] + np.arange(nq), np.array(v, int)[:, None] + np.arange(nv)
     )
