@@ -228,6 +228,25 @@ def test_no_shorter_translation_separates_shapes(kinds, rng):
     assert np.sum(larger) <= share * N
 
 
+def test_hulls_leave_boxes_across_edges(rng):
+    """Edges of boxes and of hulls; lines between any corners of a hull contain its edges."""
+    a, X_a, b, X_b = arguments = pairs((Box, ConvexMesh), rng, spread=0.5)
+    d = np.asarray(separate()(*arguments).distance)
+    core = d + np.asarray(a.rounding + b.rounding)
+    i, j = np.triu_indices(8, 1)
+    edges = np.einsum("nij,nej->nei", X_b.R, b.vertices[:, i] - b.vertices[:, j])
+    least = np.full(N, -np.inf)
+    for axis in np.moveaxis(np.asarray(X_a.R), 2, 0):
+        for edge in np.moveaxis(edges, 1, 0):
+            n = np.cross(axis, edge)
+            n = n / np.linalg.norm(n, axis=1, keepdims=True)
+            least = np.max([least, *(separation(*arguments, s * n) for s in (1, -1))], axis=0)
+    overlaps = core < -1e-3
+    assert np.sum(overlaps) > 200
+    smaller = (least > d - 0.01 * core)[overlaps]
+    assert np.mean(smaller) < 0.03
+
+
 def test_the_depth_of_boxes_is_the_least_of_the_fifteen_axes(rng):
     a, X_a, b, X_b = arguments = pairs((Box, Box), rng, spread=0.3)
     a, b = (eqx.tree_at(lambda box: box.rounding, x, jnp.zeros(N)) for x in (a, b))

@@ -65,6 +65,15 @@ def _spread_directions(count: int) -> np.ndarray:
     return np.stack([r * np.cos(angle), r * np.sin(angle), z], axis=1)
 
 
+def _circles(count: int) -> np.ndarray:
+    """Unit vectors (3 count, 3) on three circles, each orthogonal to an axis."""
+    angles = (np.arange(count) + 0.5) * 2 * np.pi / count
+    circle = np.stack([np.cos(angles), np.sin(angles), np.zeros(count)], axis=1)
+    return np.concatenate([np.roll(circle, shift, axis=1) for shift in range(3)])
+
+
+# Directions orthogonal to the edges of a box or to a segment, in its frame.
+_CIRCLES = _circles(64)
 # The first directions that do not depend on the pair, in the frame of b.
 _DIRECTIONS = np.concatenate([np.eye(3), _spread_directions(32)])
 
@@ -481,10 +490,15 @@ def _first_direction(pair: CorePair) -> Array:
     cross = jnp.cross(fixed[:3, None], axes[None]).reshape(9, 3)
     both = jnp.concatenate([fixed, axes, cross, -pair.p[None]])
     directions = [both, -both]
+    circles = jnp.asarray(_CIRCLES, pair.p.dtype)
     if isinstance(pair.a, HullCore):
         directions.append(matmul(pair.a.normals, pair.R.T))
+        if isinstance(pair.b, BoxCore):
+            directions.append(circles)
     if isinstance(pair.b, HullCore):
         directions.append(-pair.b.normals)
+        if isinstance(pair.a, BoxCore):
+            directions.append(matmul(circles, pair.R.T))
     directions = jax.vmap(unit, (0, None))(jnp.concatenate(directions), fixed[-1])
     return directions[jnp.argmax(jax.vmap(pair.width)(directions))]
 

@@ -147,7 +147,7 @@ def hinge(
 
     `frame_a`, `frame_b`: names of frames, or None for the world; `axis` (3,), of any length, has
     the same coordinates in A and B; `X_a`, `X_b`: poses of A and B in the named frames (default:
-    the identity). The rotation about the axis is free.
+    the identity). The rotation about the axis is free. The equations also hold for opposite axes.
     """
     return FrameConstraint(_Hinge(axis), frame_a, frame_b, X_a, X_b)
 
@@ -185,6 +185,12 @@ class _Hinge(eqx.Module):
         self.axis = axis if isinstance(axis, Array) else np.asarray(axis, float)
         if self.axis.shape != (3,):
             raise ArgumentError(f"axis has shape {self.axis.shape}, expected (3,)")
+        arguments.require(
+            self.axis,
+            lambda x: bool(np.all(np.isfinite(x)) and np.any(x)),
+            "axis",
+            "a direction, not zero",
+        )
 
     def __call__(self, X: Pose) -> Array:
         axis = jnp.asarray(self.axis, X.p.dtype)
@@ -201,6 +207,7 @@ def _pose_at(p: ArrayLike | Sequence[int | float] = (0.0, 0.0, 0.0)) -> Pose:
     position: Any = p if isinstance(p, Array) else np.asarray(p, float)
     if position.shape != (3,):
         raise ArgumentError(f"a point has shape {position.shape}, expected (3,)")
+    arguments.require(position, np.isfinite, "a point", "finite")
     axes: Any = np.eye(3)
     return Pose(axes, position)
 

@@ -17,7 +17,7 @@ row that is independent of the other rows is as small as the rounding errors of 
 and the scaling of an equation do not matter.
 
 Derivatives are computed from the equations, not from the solver. The derivatives are right to any
-order where the rank of K does not change.
+order where the rank of K does not change and the constraints do not contradict each other.
 """
 
 from __future__ import annotations

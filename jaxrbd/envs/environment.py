@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float, Int, PRNGKeyArray, PyTree
 
 from .._math.tangents import changed_leaves
 from ..errors import ArgumentError
-from ..model import Model
+from ..model import Model, arguments
 
 # The parameters and the physical state of an environment: pytrees, different for each environment.
 Params = Any
@@ -344,13 +344,13 @@ def where(condition: Bool[Array, ""], first: Any, second: Any) -> Any:
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _apply(function: Callable[..., Any], *arguments: Any) -> Any:
+def _apply(function: Callable[..., Any], *operands: Any) -> Any:
     """The result of a function. If it is not finite, its derivatives are zero.
 
     `Env.step` then selects another result. The selection alone is not enough: in reverse mode, the
     derivatives of a step that diverges would be zero times infinity.
     """
-    return function(*arguments)
+    return function(*operands)
 
 
 def _apply_derivative(
@@ -409,6 +409,7 @@ def uniform(key: PRNGKeyArray, width: Array) -> Array:
 
 
 def _check_shapes(env: Env, params: Params) -> None:
+    arguments.require_counts(episode_steps=env.episode_steps)
     for name, shapes in env.shapes(params).items():
         found = np.shape(getattr(params, name))
         if found not in shapes:

@@ -93,6 +93,7 @@ def base_parameters(model: Model, tolerance: float | None = None) -> BaseParamet
     samples = 20 + 40 * arguments.robot(model).nb // max(model.nv, 1)  # 4 equations per parameter
     if tolerance is None:
         tolerance = float(np.sqrt(np.finfo(model.dtype).eps))
+    arguments.require(np.asarray(tolerance), lambda x: 0 < x < 1, "tolerance", "from 0 to 1")
     key_q, key_v, key_a = jax.random.split(jax.random.key(0), 3)
     q = jax.vmap(random_configuration, (None, 0))(model, jax.random.split(key_q, samples))
     v, a = (jax.random.normal(key, (samples, model.nv), model.dtype) for key in (key_v, key_a))
@@ -210,6 +211,7 @@ def identify_consistent_inertia(
     too low for the given values. Source: Lee, Wensing and Park (2020), "Geometric robot dynamic
     identification: a convex programming approach".
     """
+    arguments.require_counts(max_steps=max_steps)
     weight = _non_negative("regularization", regularization)
     if weight == 0:
         raise ArgumentError("regularization is 0, expected a number above 0")

@@ -23,6 +23,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, PyTree
 
 from ..errors import ArgumentError
+from ..model import arguments
 
 # A step shorter than _SMALL standard deviations ends the search.
 _SMALL = 1e-3
@@ -101,8 +102,7 @@ def identify_parameters(
     Source: More (1978), "The Levenberg-Marquardt algorithm: implementation and theory"; Seber and
     Wild, "Nonlinear Regression", chapter 5, for the covariance.
     """
-    if max_steps < 1:
-        raise ArgumentError(f"max_steps is {max_steps}, expected 1 or more")
+    arguments.require_counts(max_steps=max_steps)
     names = _entry_names(start)
     flat, unflatten = ravel_pytree(start)
     measured = _finite("measured", measured)

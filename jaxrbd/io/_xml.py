@@ -52,6 +52,17 @@ class Document:
     root: Element
     faults: list[RobotFileError] = dataclasses.field(default_factory=list)
 
+    def by_name(self, tag: str) -> dict[str, Element]:
+        """The children of the root with a tag, by name; a name that occurs twice is a fault."""
+        found: dict[str, Element] = {}
+        for element in self.children(self.root, tag):
+            name = self.name(element)
+            if name in found:
+                self.fault(element, f"the {tag} on line {found[name].sourceline} has the same name")
+            elif name is not None:
+                found[name] = element
+        return found
+
     def fault(self, element: Element, message: str) -> None:
         """Add a fault of `element`; the message names the link or joint that contains it."""
         owner = self._owner(element)

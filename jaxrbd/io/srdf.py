@@ -152,6 +152,8 @@ def load_srdf(
     reader = _States(doc, model, skip_unknown_joints)
     for element in doc.children(doc.root, "group_state"):
         reader.read(element)
+    for tag in ("group", "virtual_joint", "end_effector"):
+        doc.by_name(tag)
     if doc.faults:
         raise min(doc.faults, key=lambda fault: fault.line or 0)
     return SemanticDescription(

@@ -52,7 +52,7 @@ from ._urdf_elements import read_joint, read_link
 from ._urdf_limits import doubtful_limits
 from ._urdf_origin import VERSIONS
 from ._urdf_shapes import ShapeReader
-from ._xml import Document, Element, clip, parse_document, written_name
+from ._xml import Document, clip, parse_document, written_name
 
 _MAX_NAMES = 8  # of joints or links, in a message
 
@@ -212,8 +212,8 @@ class _Robot:
         _check_outermost(doc)
         self.doc = doc
         self.name = doc.name(doc.root) or ""
-        self._link_elements = _by_name(doc, "link")
-        self._joint_elements = _by_name(doc, "joint")
+        self._link_elements = doc.by_name("link")
+        self._joint_elements = doc.by_name("joint")
         names_are_sound = not doc.faults
         shapes = None
         if geometry:
@@ -343,17 +343,6 @@ def _check_outermost(doc: Document) -> None:
     if version not in VERSIONS:
         known = ", ".join(VERSIONS)
         doc.fault(doc.root, f'<robot version="{clip(version)}">: expected one of {known}')
-
-
-def _by_name(doc: Document, tag: str) -> dict[str, Element]:
-    found: dict[str, Element] = {}
-    for element in doc.children(doc.root, tag):
-        name = doc.name(element)
-        if name in found:
-            doc.fault(element, f"the {tag} on line {found[name].sourceline} has the same name")
-        elif name is not None:
-            found[name] = element
-    return found
 
 
 def _cycle(parents: dict[str, str], start: str) -> list[str]:
