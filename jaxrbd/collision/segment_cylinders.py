@@ -115,7 +115,7 @@ def _width(pair: _Pair, n: Array, t: Array, x: Array) -> Array:
 
 
 class _Line(NamedTuple):
-    """A line that leaves the nearest point to the z axis, and a cylinder.
+    """The line of a segment, relative to the axis of the cylinder.
 
     - `start` (): the t of the point that is nearest to the axis; 0 for a line along the axis;
     - `square` (): the square of the distance of this point from the axis;

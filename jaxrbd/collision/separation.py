@@ -10,8 +10,8 @@ depth is the length of the shortest translation after which the shapes only touc
   the nearest points give the next direction. The separation along it is not smaller. A step of
   Newton's method for the fixed direction gives another candidate, and a larger change of the
   direction a third one. The first direction is the best of the axes of both cores, their cross
-  products, the normals of the faces of hulls, the direction of the centres, and directions that
-  are spread over the sphere. The result is a local maximum of the separation, and nearly always
+  products, the normals of the faces of hulls, directions across the edges of boxes beside hulls,
+  the direction of the centres, and directions that are spread over the sphere. The result is a local maximum of the separation, and nearly always
   the largest.
 - Two boxes, segments or points: `boxes.py` finds the direction and the points without iterations.
   `segments.py`, `segment_boxes.py` and `segment_cylinders.py` have shorter formulas for segments.
@@ -483,7 +483,8 @@ def _first_direction(pair: CorePair) -> Array:
     """The direction with the largest separation.
 
     The directions are `_DIRECTIONS`, the axes of core a, their cross products with the axes of b,
-    the direction of the centres, the opposites of these, and the normals of hulls.
+    the direction of the centres, the opposites of these, and the normals of hulls. For a hull and a
+    box or a segment they are also those of `_CIRCLES`: the best direction can be across two edges.
     """
     fixed = jnp.asarray(_DIRECTIONS, pair.p.dtype)
     axes = pair.R.T

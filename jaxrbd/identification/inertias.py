@@ -93,7 +93,7 @@ def base_parameters(model: Model, tolerance: float | None = None) -> BaseParamet
     samples = 20 + 40 * arguments.robot(model).nb // max(model.nv, 1)  # 4 equations per parameter
     if tolerance is None:
         tolerance = float(np.sqrt(np.finfo(model.dtype).eps))
-    arguments.require(np.asarray(tolerance), lambda x: 0 < x < 1, "tolerance", "from 0 to 1")
+    arguments.require(np.asarray(tolerance), lambda x: 0 < x < 1, "tolerance", "above 0, below 1")
     key_q, key_v, key_a = jax.random.split(jax.random.key(0), 3)
     q = jax.vmap(random_configuration, (None, 0))(model, jax.random.split(key_q, samples))
     v, a = (jax.random.normal(key, (samples, model.nv), model.dtype) for key in (key_v, key_a))
