@@ -11,8 +11,8 @@ depth is the length of the shortest translation after which the shapes only touc
   Newton's method for the fixed direction gives another candidate, and a larger change of the
   direction a third one. The first direction is the best of the axes of both cores, their cross
   products, the normals of the faces of hulls, directions across the edges of boxes beside hulls,
-  the direction of the centres, and directions that are spread over the sphere. The result is a local maximum of the separation, and nearly always
-  the largest.
+  the direction of the centres, and directions that are spread over the sphere. The result is a
+  local maximum of the separation, and nearly always the largest.
 - Two boxes, segments or points: `boxes.py` finds the direction and the points without iterations.
   `segments.py`, `segment_boxes.py` and `segment_cylinders.py` have shorter formulas for segments.
 - Hulls: `hulls.py` finds the nearest points and the triangles of corners that contain them. The

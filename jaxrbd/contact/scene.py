@@ -185,7 +185,7 @@ class Material(eqx.Module):
         )
 
 
-def _is_size(x: np.ndarray) -> np.ndarray:
+def _is_size(x: np.ndarray) -> np.ndarray | np.bool_:
     return (x >= 0) & np.isfinite(x)
 
 
