@@ -29,14 +29,7 @@ from .._math.linear import matmul
 from ..spatial import Pose
 from .cores import BoxCore, CylinderCore
 from .segment_points import with_end
-from .separation import (
-    GAP,
-    Separation,
-    envelope_derivative,
-    separation_at,
-    unit,
-    with_value,
-)
+from .separation import GAP, Separation, envelope_derivative, separation_at, unit, with_value
 
 # Steps of Newton's method for the nearest point of a segment, and for a direction. The derivatives
 # are those of one more step. The first number is large because the slope of a line that touches the
@@ -114,28 +107,22 @@ def _width(pair: _Pair, n: Array, t: Array, x: Array) -> Array:
     return jnp.where(beside, across, 0) + jnp.where(beyond, along, 0)
 
 
-class _Line(NamedTuple):
-    """The line of a segment, relative to the axis of the cylinder.
+def _around_axis(pair: _Pair) -> Array:
+    """The t (3,) where the line enters the round side, is nearest to the axis, and leaves it.
 
-    - `start` (): the t of the point that is nearest to the axis; 0 for a line along the axis;
-    - `square` (): the square of the distance of this point from the axis;
-    - `slope_square` (): the square of the part of d across the axis.
+    A line that does not meet the round side has three equal values; for a line along the axis, they
+    are the end of the segment.
     """
-
-    start: Array
-    square: Array
-    slope_square: Array
-
-
-def _line(pair: _Pair) -> _Line:
     (px, py, _), (dx, dy, _) = pair.p, pair.d
     slope_square = dx * dx + dy * dy
     tilted = slope_square > jnp.finfo(slope_square.dtype).eps ** 2
     divisor = jnp.where(tilted, slope_square, 1)
-    start = jnp.where(tilted, -(px * dx + py * dy) / divisor, 0)
-    cross = px * dy - py * dx
-    square = jnp.where(tilted, cross * cross / divisor, px * px + py * py)
-    return _Line(start, square, jnp.where(tilted, slope_square, 0))
+    nearest = -(px * dx + py * dy) / divisor
+    cross = px * dy - py * dx  # its square is that of the least distance, times the divisor
+    room = jnp.maximum(pair.radius * pair.radius - cross * cross / divisor, 0)
+    inside = square_root(room) / jnp.sqrt(divisor)
+    around = jnp.stack([nearest - inside, nearest, nearest + inside])
+    return jnp.where(tilted, around, pair.half)
 
 
 def _slope(pair: _Pair, t: Array, part: Array) -> tuple[Array, Array, Array]:
@@ -165,15 +152,11 @@ def _nearest_on_segment(pair: _Pair) -> Array:
     If all points of a part are nearest, as over an end or along the side, it is the middle of the
     part.
     """
-    half, line = pair.half, _line(pair)
-    tilted = line.slope_square > 0
-    inside = square_root(jnp.maximum(pair.radius * pair.radius - line.square, 0))
-    inside = inside / jnp.where(tilted, jnp.sqrt(jnp.where(tilted, line.slope_square, 1)), 1)
-    around = jnp.stack([line.start - inside, line.start, line.start + inside])
+    half = pair.half
     rising = jnp.abs(pair.d[2]) > jnp.finfo(half.dtype).eps
     ends = jnp.stack([-pair.length, pair.length]) - pair.p[2]
     ends = jnp.where(rising, ends / jnp.where(rising, pair.d[2], 1), half)
-    crossings = jnp.concatenate([jnp.where(tilted, around, half), ends])
+    crossings = jnp.concatenate([_around_axis(pair), ends])
     knots = jnp.append(jnp.clip(crossings, -half, half), jnp.stack([-half, half]))
     slope, error, _ = jax.vmap(_slope, (None, 0, 0))(pair, knots, knots)
     falls, rises = slope < -error, slope > error

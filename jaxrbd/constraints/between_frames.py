@@ -185,12 +185,7 @@ class _Hinge(eqx.Module):
         self.axis = axis if isinstance(axis, Array) else np.asarray(axis, float)
         if self.axis.shape != (3,):
             raise ArgumentError(f"axis has shape {self.axis.shape}, expected (3,)")
-        arguments.require(
-            self.axis,
-            lambda x: bool(np.all(np.isfinite(x)) and np.any(x)),
-            "axis",
-            "a direction, not zero",
-        )
+        arguments.require_direction(self.axis, "axis")
 
     def __call__(self, X: Pose) -> Array:
         axis = jnp.asarray(self.axis, X.p.dtype)

@@ -197,8 +197,7 @@ def pair_contacts(
         (_batches(shapes, X, members, counts, with_ground), _on_ground(ground, p_WR)),
     ):
         for batch in batches:
-            count = batch.label
-            part = compute(batch, count)
+            count, part = batch.label, compute(batch)
             parts.append(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), part))
             rows.append((np.cumsum(counts) - counts)[batch.rows][:, None] + np.arange(count))
     order = np.argsort(np.concatenate([x.ravel() for x in rows]))
@@ -218,12 +217,12 @@ def _batches(
     ]
 
 
-def _patches(batch: Batch, count: int) -> PairContacts:
-    """The contacts (n, count) of a batch of pairs."""
+def _patches(batch: Batch) -> PairContacts:
+    """The contacts (n, k) of a batch of pairs, whose label is k."""
 
     def one(a, X_a, b, X_b, exchanged):
         if a is None:
-            contacts = _on_half_space(X_a, b, X_b, count)
+            contacts = _on_half_space(X_a, b, X_b, batch.label)
         elif batch.formula is segment_separation:
             contacts = _of_segments(a, X_a, b, X_b)
         else:
@@ -281,8 +280,8 @@ def _on_ground(ground: Callable[[Array], Array], p_WR: Array) -> Callable[..., P
         a = points - (radius / norm(gradient))[:, None] * gradient
         return PairContacts(heights - radius, gradient, a, a)
 
-    def compute(batch: Batch, count: int) -> PairContacts:
-        return jax.vmap(lambda shape, X: one(shape, X, count))(batch.b, batch.X_b)
+    def compute(batch: Batch) -> PairContacts:
+        return jax.vmap(lambda shape, X: one(shape, X, batch.label))(batch.b, batch.X_b)
 
     return compute
 

@@ -189,7 +189,7 @@ class Env(abc.ABC):
         `key`: a key of `jax.random.key`, or of `jax.random.PRNGKey`. The key of the state is of
         the first kind. Raises ArgumentError for another key, and as `step` for `params`.
         """
-        _check_shapes(self, params)
+        _check_settings(self, params)
         key = typed_keys(key, "key", 0)
         key, start_key, sensor_key = jax.random.split(key, 3)
         physics = self.initial(params, start_key)
@@ -220,7 +220,7 @@ class Env(abc.ABC):
         Raises ArgumentError for an action of another shape or dtype, for an entry of `params` of
         another shape than `shapes` states, and for weights that do not fit the reward terms.
         """
-        _check_shapes(self, params)
+        _check_settings(self, params)
         action = _checked_action(self, params.model, action)
         key, motion_key, sensor_key = jax.random.split(state.key, 3)
         acts = _finite(action)
@@ -408,7 +408,7 @@ def uniform(key: PRNGKeyArray, width: Array) -> Array:
     return width * jax.random.uniform(key, width.shape, width.dtype, -1, 1)
 
 
-def _check_shapes(env: Env, params: Params) -> None:
+def _check_settings(env: Env, params: Params) -> None:
     arguments.require_counts(episode_steps=env.episode_steps)
     for name, shapes in env.shapes(params).items():
         found = np.shape(getattr(params, name))

@@ -195,7 +195,7 @@ class GazeTask(Task):
         self.target = arguments.parameter(target, f"target {place}", (3,))
         arguments.require(self.target, np.isfinite, f"target {place}", "finite")
         self.axis = arguments.parameter(axis, f"axis {place}", (3,))
-        arguments.require(self.axis, _is_direction, f"axis {place}", "a direction, not zero")
+        arguments.require_direction(self.axis, f"axis {place}")
         self.weights = arguments.parameter(weights, f"weights {place}", ())
         _require_weights(self.weights, f"weights {place}")
 
@@ -297,10 +297,6 @@ def _is_rotation(R: np.ndarray) -> bool:
         and np.max(np.abs(exact @ exact.T - np.eye(3))) < 1e-4
         and np.dot(np.cross(exact[0], exact[1]), exact[2]) > 0
     )
-
-
-def _is_direction(x: np.ndarray) -> bool:
-    return bool(np.all(np.isfinite(x)) and np.any(x))
 
 
 # --------------------------------------------------------------------------- errors and Jacobians

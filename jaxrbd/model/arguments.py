@@ -34,6 +34,7 @@ from .parameters import (
     names as names,
     parameter as parameter,
     require as require,
+    require_direction as require_direction,
 )
 
 
@@ -227,21 +228,23 @@ class Compiled:
         function: Callable,
         jitted: Any,
         unchecked: Any,
-        checks: Iterable[tuple[int, str, Sequence[str], Check]],
+        checks: Iterable[tuple[int, str, Check]],
         static: Mapping[str, int],
     ) -> None:
         functools.update_wrapper(self, function)
-        self._jitted, self.unchecked, self._checks = jitted, unchecked, tuple(checks)
+        self._jitted, self.unchecked, self._checks = jitted, unchecked, []
+        for place, whole_name, check in checks:
+            name, *attributes = whole_name.split(".")
+            self._checks.append((place, name, attributes, whole_name, check))
         self._static = static
 
     def __call__(self, *args, **kwargs):
-        for place, name, attributes, check in self._checks:
+        for place, name, attributes, whole_name, check in self._checks:
             given = args[place] if place < len(args) else kwargs.get(name)
             for attribute in attributes:
                 given = getattr(given, attribute, None)
             values = known(given)
             if values is not None:
-                whole_name = ".".join((name, *attributes))
                 check(whole_name, values, args[0] if args else kwargs.get("model"))
         if self._static:
             args, kwargs = self._with_tuples(args, kwargs)
@@ -367,10 +370,9 @@ def compiled(
     places = {name: place for place, name in enumerate(inspect.signature(function).parameters)}
     named_checks: dict[str, Check] = {n: unit_quaternions for n in CONFIGURATIONS if n in places}
     named_checks.update(checks or {})
-    placed_checks = []
-    for whole_name, check in named_checks.items():
-        name, *attributes = whole_name.split(".")
-        placed_checks.append((places[name], name, attributes, check))
+    placed_checks = [
+        (places[name.split(".")[0]], name, check) for name, check in named_checks.items()
+    ]
     names = (static_argnames,) if isinstance(static_argnames, str) else static_argnames
     static = {name: places[name] for name in names}
     return Compiled(function, jitted, unchecked, placed_checks, static)

@@ -95,6 +95,11 @@ def names(x: Sequence[str], what: str) -> tuple[str, ...]:
     return tuple(map(str, found))
 
 
+def require_direction(x: Parameter, name: str) -> None:
+    """Raise ArgumentError for a known vector that is zero or not finite."""
+    require(x, lambda x: np.all(np.isfinite(x)) and np.any(x), name, "a direction, not zero")
+
+
 def require(x: Parameter, test: Callable[[np.ndarray], Any], name: str, expected: str) -> None:
     """Raise ArgumentError if the values of a parameter fail a test, unless JAX traces them.
 
