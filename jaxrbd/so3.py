@@ -36,12 +36,38 @@ def exp(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
     return _polynomial(w, A, B)
 
 
+@jax.custom_jvp
 def log(R: Float[Array, "... 3 3"]) -> Float[Array, "... 3"]:
     """Rotation vector of a rotation matrix, with angle in [0, pi]; inverse of `exp` below pi.
 
-    At the angle pi, w and -w are the same rotation, and the function returns one of them.
+    At the angle pi, w and -w are the same rotation, and the function returns one of them. The
+    derivative is `right_jacobian_inverse(w)` times the angular velocity of R in its own axes.
     """
     return quaternion_log(quaternion_from_matrix(R))
+
+
+@log.defjvp
+def _(primals, tangents):
+    (R,), (rate,) = primals, tangents
+    w = log(R)
+    return w, _log_rate(w, _own_velocity(R, rate))
+
+
+def _own_velocity(
+    R: Float[Array, "... 3 3"], rate: Float[Array, "... 3 3"]
+) -> Float[Array, "... 3"]:
+    """The angular velocity (..., 3) of a rotation in its own axes, from the rate of its matrix."""
+    x, y, z = Mat3.from_array(R).T.rows
+    rate_x, rate_y, rate_z = Mat3.from_array(rate).T.rows
+    # R^T R' is skew: each entry is half the difference of two entries of opposite sign.
+    return (
+        stack(
+            z.dot(rate_y) - y.dot(rate_z),
+            x.dot(rate_z) - z.dot(rate_x),
+            y.dot(rate_x) - x.dot(rate_y),
+        )
+        / 2
+    )
 
 
 def left_jacobian(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
@@ -250,8 +276,13 @@ def _(primals, tangents):
     (q,), (rate,) = primals, tangents
     w = unit_quaternion_log(q)
     velocity = 2 * quaternion_multiply(quaternion_conjugate(q), rate)[..., :3]
+    return w, _log_rate(w, velocity)
+
+
+def _log_rate(w: Float[Array, "... 3"], velocity: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
+    """The rate (..., 3) of a rotation vector w for an angular velocity in the body's axes."""
     D = _series.half_cot(jnp.sum(w * w, axis=-1))
-    return w, double_cross(w, velocity, jnp.full_like(D, 0.5), D)
+    return double_cross(w, velocity, jnp.full_like(D, 0.5), D)
 
 
 def rotation_from_rpy(rpy: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:

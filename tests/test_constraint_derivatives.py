@@ -123,9 +123,10 @@ def rows_and_derivatives(dq, dv):
     rows = con.constraint_rows(model, kinematics, v, constraints)
     found = row_derivatives.row_derivatives(model, kinematics, v, a, constraints, gains)
     M = rbd.crba(model, kinematics)
-    solution = kkt.Solution(a, multiplier, y)
+    solution = kkt.Solution(a, multiplier, y, jnp.zeros_like(multiplier))
     system = derivatives._System(kinematics, M, rows, None, solution, multiplier)
-    rest = derivatives._multiplier_equation_by_q(model, system, found)
+    weights = derivatives._weights_by_q(model, system, found)
+    rest = derivatives._multiplier_equation_by_q(system, found, weights)
     c = rows.K @ (a + d * v) + rows.bias + p * rows.position
     values = rows.K, c, rows.K @ y - multiplier * kkt.row_weights(M, rows.K)
     return values, (found.K_by_q, found.by_q, rest, found.by_v)
@@ -158,6 +159,56 @@ def test_the_shortest_multipliers_change_with_the_rows_and_with_the_masses():
     """The derivative of `K y - lambda / s^2`, which is 0, at constant lambda and y."""
     zero = jnp.zeros(branched()[0].nv)
     close(rows_and_derivatives(zero, zero)[1][2], slopes(2, 0), 1e-9)
+
+
+@functools.cache
+def contradicting():
+    """Rates of motions under three equations on two joints, along directions of q, v and tau.
+
+    Returns a function of t, which gives the acceleration, the multipliers, the residuals, the same
+    of an impact, their derivatives by JAX, and the analytic derivatives of the first two of each.
+    """
+    model = rbd.load_robot("double_pendulum")
+    loops = (con.Equation(lambda model, q: jnp.stack([q[0] * q[1], q[0] + q[1] ** 2, 3 * q[1]])),)
+    state = jnp.array([[0.3, -0.5], [1.0, 2.0], [0.7, -0.2]])
+    directions = jnp.array([[0.4, -0.7], [0.2, 0.5], [-0.3, 0.9]])
+    gains = jnp.array(GAINS)
+
+    def motion(q, v, tau):
+        kinematics = rbd.forward_kinematics(model, q)
+        found = con.constrained_dynamics(model, kinematics, v, tau, loops, stabilisation=gains)
+        hit = con.impact(model, kinematics, v, loops, RESTITUTION)
+        return [x[0] if isinstance(x, tuple) else x for x in (*found, *hit)]
+
+    @jax.jit
+    def evaluate(t):
+        at = tuple(state + t * directions)
+        found, rates = jax.jvp(motion, at, tuple(directions))
+        D = con.constrained_dynamics_derivatives(model, *at, loops, stabilisation=gains)
+        hit = con.impact_derivatives(model, *at[:2], loops, RESTITUTION)
+        parts = D[:3], D[3:], hit[:2], hit[2:]
+        return found, rates, [sum(map(jnp.matmul, part, directions)) for part in parts]
+
+    return evaluate
+
+
+def test_the_derivatives_where_constraints_contradict_each_other():
+    found, rates, analytic_rates = contradicting()(jnp.zeros(()))
+    assert jnp.max(jnp.abs(found[2])) > 0.1  # the residuals; an impact has none
+    for rate, expected in zip(rates, slope(lambda t: contradicting()(t)[0], 1e-3), strict=True):
+        close(rate, expected, 1e-8)
+    for rate, i in zip(analytic_rates, (0, 1, 3, 4), strict=True):
+        close(rate, rates[i], 1e-10)
+
+
+@pytest.mark.slow
+def test_the_second_derivatives_where_constraints_contradict_each_other():
+    def rates(t):
+        return contradicting()(t)[1]
+
+    found = jax.jit(lambda t: jax.jvp(rates, (t,), (jnp.ones(()),))[1])(jnp.zeros(()))
+    for rate, expected in zip(found, slope(rates, 1e-3), strict=True):
+        close(rate, expected, 1e-7)
 
 
 def test_the_derivatives_of_an_impact_do_not_depend_on_gravity():

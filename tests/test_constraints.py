@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-from jaxrbd import constraints as con, so3, spatial
+from jaxrbd import constraints as con, inverse_kinematics as ik, so3, spatial
 from jaxrbd.algorithms.kinematics import root_centred
 from jaxrbd.constraints import closing
 from jaxrbd.model import JointSpec, Link, euler, link_inertia, universal
@@ -783,6 +783,21 @@ def test_explicit_dynamics_of_a_closed_loop_need_its_second_derivative():
     close(*accelerations(q[:1], jnp.array([3.0])), 1e-9)
 
 
+@pytest.mark.parametrize("angle", [np.pi, np.pi - 1e-9, 3.0])
+def test_a_weld_that_is_turned_by_half_a_turn(angle):
+    """The error is the rotation vector, and inverse kinematics turns the body back."""
+    model = zoo.build(["spherical"], [-1])
+    q = rbd.integrate(model, rbd.neutral(model), angle * jnp.array([0.6, 0.0, 0.8]))
+    X = rbd.frame_placement(model, rbd.neutral(model), "l0")
+    weld = con.weld(None, "l0", X_a=X)
+    found = con.constraint_rows(model, q, jnp.ones(3), [weld])
+    assert np.linalg.norm(found.position) == pytest.approx(angle, abs=1e-9)
+    close(jnp.abs(found.position[3:]), angle * np.array([0.6, 0.0, 0.8]), 1e-7)
+    assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(found))
+    solved = ik.inverse_kinematics(model, [weld], q)
+    assert solved.converged
+
+
 # ------------------------------------------------------------------------------------ wrong input
 
 
@@ -795,6 +810,20 @@ def test_explicit_dynamics_of_a_closed_loop_need_its_second_derivative():
         (lambda: con.Equation(lambda model, q: q[0]), r"Equation gives shape \(\)"),
         (lambda: con.Nonholonomic(lambda model, q: q[None]), r"Nonholonomic has shape \(1, 15\)"),
         (lambda: con.FrameConstraint(lambda X: X.R, None, "l1"), "between None and 'l1' has"),
+        (
+            lambda: con.weld(None, "l1", X_a=np.eye(4)),
+            "X_a of the constraint between None and 'l1'",
+        ),
+        (
+            lambda: con.weld(None, "l1", X_b=spatial.Pose(2 * np.eye(3), np.zeros(3))),
+            r"(?s)X_b.R of the constraint between None and 'l1' is .* a rotation matrix",
+        ),
+        (
+            lambda: con.hinge(
+                "l0", "l1", (0, 0, 1), spatial.Pose(np.eye(3), np.array([0, 0, np.inf]))
+            ),
+            "X_a.p of the constraint between 'l0' and 'l1' is .* finite",
+        ),
     ],
 )
 def test_wrong_constraints_are_named(model, constraint, message):

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxrbd as rbd
 from jaxrbd import envs, io
 from jaxrbd.errors import ArgumentError, RobotFileError
 
@@ -55,6 +56,27 @@ BIPED = (
 @pytest.fixture(scope="module")
 def env():
     return envs.MjcfWalk(BIPED, "crouch", stroke=0.2)
+
+
+def test_mocap_bodies_are_at_the_poses_of_the_keyframe():
+    text = BIPED.replace(
+        '<body name="trunk"', '<body name="board" mocap="true"/><body name="trunk"'
+    )
+    text = text.replace('<key name="crouch"', '<key name="crouch" mpos="1 2 3"')
+    for keyframe, p in (("crouch", [1, 2, 3]), (None, [0, 0, 0])):
+        model = envs.MjcfWalk(text, keyframe, stroke=0.2).default_params().model
+        place = rbd.frame_placement(model, rbd.neutral(model), "board")
+        np.testing.assert_array_equal(place.p, p)
+
+
+def test_phases_and_commands_are_numbers():
+    for command in ((np.nan, 0.0, 0.0), (-0.5, 0.0, 0.0), (0.5, np.inf, 0.0)):
+        with pytest.raises(ArgumentError, match=r"command is .*, expected finite numbers of 0 or"):
+            envs.MjcfWalk(BIPED, "crouch", stroke=0.2, command=command)
+    with pytest.raises(ArgumentError, match=r"command has shape \(2,\)"):
+        envs.MjcfWalk(BIPED, "crouch", stroke=0.2, command=(0.5, 0.0))
+    with pytest.raises(ArgumentError, match=r"phases is .*, expected finite numbers"):
+        envs.MjcfWalk(BIPED, "crouch", stroke=0.2, phases=16 * (np.nan,))
 
 
 @pytest.mark.slow

@@ -935,6 +935,54 @@ def test_feedback_corrects_a_disturbance():
     close(by_cost, found.costates[0] @ change, 1e-6)
 
 
+def test_the_first_costate_and_the_gains_of_a_converged_solve_belong_to_its_trajectory():
+    """A warm start that has converged, and a problem of one stage, take no second step."""
+    problem, x0, goal, us = pendulum()
+    options = {"hessian": "exact", "iterations": 40}
+    found = solve(problem, x0, goal, us, **options)
+    # Wrong costates and gains of the warm start do not stay, and its multiple of the identity.
+    stale = found._replace(costates=found.costates.at[0].add(1.0), gains=0 * found.gains)
+    assert oc.kkt_residual(problem, x0, goal, stale).stationarity >= 1
+    again = solve(problem, x0, goal, stale, **options)
+    check(problem, x0, goal, again)
+    assert again.iterations == 0
+    close(again.costates, found.costates, 1e-6)
+    close(again.gains, found.gains, 1e-6)
+    bowl = oc.Problem(
+        oc.vector_space(1),
+        lambda t, x, u, p: x + u,
+        lambda t, x, u, p: jnp.stack([x[0], u[0], 0.3 * x[0] ** 2]),
+        lambda x, p: 2 * x,
+    )
+    one = solve(bowl, jnp.ones(1), None, jnp.zeros((1, 1)), iterations=20)
+    check(bowl, jnp.ones(1), None, one)
+    # The cost is (x^2 + u^2 + 0.09 x^4) / 2 + 2 (x + u)^2, least at u = -4/5 x.
+    close(one.costates[0], [1 + 0.18 + 4 * (1 - 0.8)], 1e-12)
+    close(one.gains[0], [[-0.8]], 1e-12)
+
+
+def test_the_gains_of_a_converged_solve_have_no_multiple_of_the_identity():
+    """The Gauss-Newton matrix neglects most of the curvature, so the multiple is needed."""
+    problem = oc.Problem(
+        oc.vector_space(1),
+        lambda t, x, u, p: x + u,
+        lambda t, x, u, p: 2 * u,
+        lambda x, p: jnp.stack([x[0], 3 + 1.5 * x[0] ** 2]),
+    )
+    found = solve(problem, jnp.ones(1), None, jnp.zeros((1, 1)), iterations=100)
+    check(problem, jnp.ones(1), None, found)
+    n = int(found.iterations)
+    assert found.history.shift[n - 1] > 0.1
+    assert found.history.shift[n] == 0
+    slope = 1 + (3 * found.xs[1, 0]) ** 2  # the Gauss-Newton matrix of the end
+    close(found.gains[0], [[-slope / (4 + slope)]], 1e-12)
+    # The limit of iterations ends a solve like the tolerance.
+    options = {"rollout": "linear", "iterations": n - 1}
+    unfinished = solve(problem, jnp.ones(1), None, jnp.zeros((1, 1)), **options)
+    assert unfinished.status == oc.Status.ITERATION_LIMIT
+    close(unfinished.gains, found.gains, 1e-6)
+
+
 def test_a_shifted_solution_is_a_guess():
     problem, x0, goal, us = pendulum()
     found = solve(problem, x0, goal, us, hessian="exact", iterations=40)
@@ -1014,6 +1062,12 @@ def test_wrong_problems_are_named():
             oc.vector_space(n)
     with pytest.raises(ArgumentError, match=r"control_bounds\[1\] - control_bounds\[0\]"):
         oc.Problem(space, step, cost, control_bounds=(1.0, -1.0))
+    for bounds in ((np.nan, 1.0), (np.inf, np.inf), ([0.0, np.inf], [1.0, np.inf])):
+        with pytest.raises(ArgumentError, match=r"control_bounds\[0\] is .* below infinity"):
+            oc.Problem(space, step, cost, control_bounds=bounds)
+    for bounds in ((-1.0, np.nan), (-np.inf, -np.inf)):
+        with pytest.raises(ArgumentError, match=r"control_bounds\[1\] is .* above minus infinity"):
+            oc.Problem(space, step, cost, control_bounds=bounds)
     with pytest.raises(ArgumentError, match="control_bounds is no pair"):
         oc.Problem(space, step, cost, control_bounds=(-1.0, 0.0, 1.0))
     problem = oc.Problem(space, step, cost)
@@ -1028,6 +1082,17 @@ def test_wrong_problems_are_named():
         oc.solve(problem, zero, None, (jnp.zeros((3, 2)), us))
     with pytest.raises(ArgumentError, match="hessian is 'newton', expected one of"):
         oc.solve(problem, zero, None, us, hessian="newton")
+    for mu in (0.0, -1, np.nan):
+        with pytest.raises(ArgumentError, match=f"mu is {mu}, expected a number above 0"):
+            oc.solve(problem, zero, None, us, mu=mu)
+    for tolerance in (-1e-9, np.nan):
+        with pytest.raises(ArgumentError, match=f"tolerance is {tolerance}, expected 0 or more"):
+            oc.solve(problem, zero, None, us, tolerance=tolerance)
+    with pytest.raises(ArgumentError, match=r"mu has shape \(2,\), expected a number"):
+        oc.solve(problem, zero, None, us, mu=jnp.ones(2))
+    traced = jax.jit(lambda x: oc.solve(problem, zero, None, us, tolerance=x).status)
+    assert traced(-1.0) == oc.Status.FAILED
+    assert traced(1.0) == oc.Status.CONVERGED
     with pytest.raises(ArgumentError, match="iterations is 0"):
         oc.solve(problem, zero, None, us, iterations=0)
     with pytest.raises(ArgumentError, match="x0 has dtype float32, expected float64"):

@@ -19,6 +19,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
+from .. import so3
 from .._math.components import Mat3, Vec3, norm
 from .._math.linear import complement, matmul
 from .._math.rows import rows_or_world
@@ -58,6 +59,8 @@ class FrameConstraint(Constraint):
       world;
     - `X_a`, `X_b`: poses of A and B in these frames (default: the identity).
 
+    Raises ArgumentError for an X_a or X_b that is no rigid pose.
+
     Each equation has one multiplier. It is a generalized force on B; the opposite force acts on A.
     The work of both is the multiplier times the change of the error.
     """
@@ -78,8 +81,9 @@ class FrameConstraint(Constraint):
     ):
         self.error = as_module(error)
         self.frame_a, self.frame_b = frame_a, frame_b
-        self.X_a = _pose_at() if X_a is None else X_a
-        self.X_b = _pose_at() if X_b is None else X_b
+        place = f"of the constraint between {frame_a!r} and {frame_b!r}"
+        self.X_a = _pose_at() if X_a is None else arguments.pose_parameter(X_a, "X_a", place)
+        self.X_b = _pose_at() if X_b is None else arguments.pose_parameter(X_b, "X_b", place)
 
     def position(self, model, q):
         (_, _, X_A), (_, _, X_B) = self._ends(model, q)
@@ -161,9 +165,8 @@ def weld(
     """Two frames A and B coincide: 6 equations, a weld.
 
     `frame_a`, `frame_b`: names of frames, or None for the world; `X_a`, `X_b`: poses of A and B in
-    the named frames (default: the identity). The error of the rotation is the Rodrigues vector,
-    `2 tan(angle / 2)` along the axis. This error equals the rotation vector to second order, and is
-    zero only at the identity.
+    the named frames (default: the identity). The error of the rotation is its rotation vector in A,
+    in rad, with an angle of at most pi.
     """
     return FrameConstraint(_coincide, frame_a, frame_b, X_a, X_b)
 
@@ -173,9 +176,7 @@ def _position(X: Pose) -> Array:
 
 
 def _coincide(X: Pose) -> Array:
-    skewed, trace = X.R - X.R.T, jnp.trace(X.R)
-    sine = jnp.stack([skewed[2, 1], skewed[0, 2], skewed[1, 0]]) / 2
-    return jnp.concatenate([X.p, 4 * sine / (1 + trace)])
+    return jnp.concatenate([X.p, so3.log(X.R)])
 
 
 class _Hinge(eqx.Module):

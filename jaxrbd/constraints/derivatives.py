@@ -13,7 +13,8 @@ differentials:
 
 d(rnea) and dc are the changes at constant a, from `rnea_derivatives` and `row_derivatives.py`. If
 rows are redundant, the multipliers with the least `|lambda / s|`, for the scales s of the rows in
-`kkt.py`, satisfy `lambda / s^2 = K y` for some y. This equation is differentiated too.
+`kkt.py`, satisfy `lambda / s^2 = K y` for some y. If constraints contradict each other,
+`c = -e / s^2` with `K^T e = 0`. These equations are differentiated too.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ class _System(NamedTuple):
     kinematics: Kinematics
     M: Array
     rows: ConstraintRows
-    solve: Callable[[Array, Array, Array], Solution]
+    solve: Callable[[Array, Array, Array, Array], Solution]
     solution: Solution
     k: Array
 
@@ -127,11 +128,12 @@ def _solved(
 ) -> _System:
     M = crba(model, kinematics)
     solve = kkt_solver(M, rows)
-    return _System(kinematics, M, rows, solve, solve(force, k, jnp.zeros_like(k)), k)
+    solution = solve(force, k, jnp.zeros_like(k), jnp.zeros_like(force))
+    return _System(kinematics, M, rows, solve, solution, k)
 
 
 def _motion(system: _System, v_before: Array | float = 0.0) -> Response:
-    x, multiplier, _ = system.solution
+    x, multiplier, _, _ = system.solution
     return Response(v_before + x, multiplier, matmul(system.rows.K, x) - system.k)
 
 
@@ -175,14 +177,22 @@ def _dynamics_and_columns(
     unit = jnp.eye(model.nv, dtype=model.dtype)
     force = jnp.concatenate([_constraint_forces(system, by_q) - dtau_dq, -dtau_dv, unit], axis=1)
     k = jnp.concatenate([-by_q.by_q, -by_q.by_v, jnp.zeros_like(by_q.by_q)], axis=1)
-    rest = jnp.concatenate(
-        [_multiplier_equation_by_q(model, system, by_q), jnp.zeros_like(k[:, model.nv :])], axis=1
+    return _motion(system), _columns(model, system, by_q, force, k)
+
+
+def _columns(
+    model: Model, system: _System, rows: RowDerivatives, force: Array, k: Array
+) -> Response:
+    """The derivatives, for the columns of `force` and k; the first nv columns are for q."""
+    e, weights = system.solution.e, _weights_by_q(model, system, rows)
+    by_q = (
+        e[:, None] * weights,
+        _multiplier_equation_by_q(system, rows, weights),
+        -einsum("i,ikj->kj", e, rows.K_by_q),
     )
-    return _motion(system), _columns(system, force, k, rest)
-
-
-def _columns(system: _System, force: Array, k: Array, rest: Array) -> Response:
-    x, multiplier, _ = jax.vmap(system.solve, 1, 1)(force, k, rest)
+    others = k.shape[1] - model.nv
+    by_weights, rest, gradient = (jnp.pad(x, ((0, 0), (0, others))) for x in by_q)
+    x, multiplier, _, _ = jax.vmap(system.solve, 1, 1)(force, k - by_weights, rest, gradient)
     return Response(x, multiplier, matmul(system.rows.K, x) - k)
 
 
@@ -191,14 +201,20 @@ def _constraint_forces(system: _System, rows: RowDerivatives) -> Array:
     return einsum("i,ikj->kj", system.solution.multiplier, rows.K_by_q)
 
 
-def _multiplier_equation_by_q(model: Model, system: _System, rows: RowDerivatives) -> Array:
-    """The derivative (m, nv) with respect to q of `K y - lambda / s^2` at constant y and lambda."""
-    _, multiplier, y = system.solution
-    K, diagonal = system.rows.K, jnp.diagonal(system.M)[None]
-    ratio = K / diagonal
-    weights = 2 * einsum("ik,ikj->ij", ratio, rows.K_by_q)
-    weights = weights - matmul(ratio * ratio, _diagonal_by_q(model, system.kinematics))
+def _multiplier_equation_by_q(system: _System, rows: RowDerivatives, weights: Array) -> Array:
+    """The derivative (m, nv) with respect to q of `K y - lambda / s^2` at constant y and lambda.
+
+    `weights`: the result of `_weights_by_q`.
+    """
+    _, multiplier, y, _ = system.solution
     return einsum("k,ikj->ij", y, rows.K_by_q) - multiplier[:, None] * weights
+
+
+def _weights_by_q(model: Model, system: _System, rows: RowDerivatives) -> Array:
+    """The derivative (m, nv) of `1 / s^2` with respect to q."""
+    ratio = system.rows.K / jnp.diagonal(system.M)[None]
+    weights = 2 * einsum("ik,ikj->ij", ratio, rows.K_by_q)
+    return weights - matmul(ratio * ratio, _diagonal_by_q(model, system.kinematics))
 
 
 def _diagonal_by_q(model: Model, kinematics: Kinematics) -> Array:
@@ -291,7 +307,7 @@ def _impact_and_columns(
     """The motion, and its derivatives with respect to q and v as columns (..., 2 nv)."""
     model, constraints, e, active = parameters
     system = _impact(parameters, q, v)
-    kinematics, (change, _, _) = system.kinematics, system.solution
+    kinematics, change = system.kinematics, system.solution.x
     zero, no_gain = jnp.zeros_like(v), jnp.zeros((), model.dtype)
     by_q = row_derivatives(model, kinematics, zero, zero, constraints, (no_gain, no_gain), active)
     # The change of momentum is the inverse dynamics at rest, without gravity.
@@ -300,15 +316,9 @@ def _impact_and_columns(
     momentum, _, _ = rnea_derivatives.unchecked(weightless, kinematics, zero, change)
     force = _constraint_forces(system, by_q) - momentum
     k = -einsum("ikj,k->ij", by_q.K_by_q, change + (1 + e) * v)
-    force, k, rest = (
-        jnp.concatenate([x, y], axis=1)
-        for x, y in (
-            (force, jnp.zeros_like(force)),
-            (k, -(1 + e) * system.rows.K),
-            (_multiplier_equation_by_q(model, system, by_q), jnp.zeros_like(k)),
-        )
-    )
-    found = _columns(system, force, k, rest)
+    force = jnp.concatenate([force, jnp.zeros_like(force)], axis=1)
+    k = jnp.concatenate([k, -(1 + e) * system.rows.K], axis=1)
+    found = _columns(model, system, by_q, force, k)
     unit = jnp.eye(model.nv, dtype=model.dtype)
     by_v = jnp.concatenate([jnp.zeros_like(unit), unit], axis=1)
     return _motion(system, v), found._replace(motion=found.motion + by_v)

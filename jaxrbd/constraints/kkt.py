@@ -16,8 +16,11 @@ solver returns the multipliers with the least `|lambda / s|`. A row is redundant
 row that is independent of the other rows is as small as the rounding errors of K. So masses, units
 and the scaling of an equation do not matter.
 
+If constraints contradict each other, the solver minimises `|s (k - K a)|`. So the multipliers
+`e = s^2 (k - K a)` of this minimum, which are 0 without a contradiction, satisfy `K^T e = 0`.
+
 Derivatives are computed from the equations, not from the solver. The derivatives are right to any
-order where the rank of K does not change and the constraints do not contradict each other.
+order where the rank of K does not change.
 """
 
 from __future__ import annotations
@@ -73,61 +76,78 @@ def row_weights(M: Array, K: Array) -> Array:
 
 
 class Solution(NamedTuple):
-    """The solution of a KKT system: x (nv,), lambda (m,), y (nv,) with `lambda = s^2 K y`."""
+    """The solution of a KKT system.
+
+    x (nv,), lambda (m,), y (nv,) with `lambda = s^2 K y`, and `e = s^2 (k - K x)` (m,), which is 0
+    unless constraints contradict each other.
+    """
 
     x: Array
     multiplier: Array
     y: Array
+    e: Array
 
 
-def kkt_solver(M: Array, rows: ConstraintRows) -> Callable[[Array, Array, Array], Solution]:
-    """A function (force, k, rest) that solves `M x = force + K^T lambda`, `K x = k`.
+def kkt_solver(M: Array, rows: ConstraintRows) -> Callable[[Array, Array, Array, Array], Solution]:
+    """A function (force, k, rest, gradient) that solves the KKT system for x and lambda.
 
-    For redundant rows lambda is not unique. The lambda with the least `|lambda / s|` is `s^2 K y`
-    for some y (nv,). To select this lambda, the function `equations` below adds a third equation,
-    `lambda / s^2 - K y = rest` with `y = W^T A^+ z`, and a third unknown, z (m,). Except for
-    derivatives, `rest` is 0. JAX treats W and the pseudo-inverse A^+ as constants.
+    The function `equations` below has four equations:
+
+        M x - K^T lambda = force,     K x + e / s^2 = k,
+        lambda / s^2 - K y = rest,    K^T e = gradient.
+
+    Except for derivatives, `rest` (m,) and `gradient` (nv,) are 0. For redundant rows, lambda is
+    not unique. The third equation selects the lambda with the least `|lambda / s|`, which is
+    `s^2 K y` for some y. If constraints contradict each other, e is not 0, and the last equation is
+    that of the least `|s (k - K x)|`. The unknowns are x, lambda, e and z (m,) with
+    `y = W^T A^+ z`. The last equation is multiplied by the transpose of `W^T A^+`, so it has m
+    rows. JAX treats W and the pseudo-inverse A^+ as constants.
     """
     K, weights = rows.K, row_weights(M, rows.K)
     A, W, s, inverse, _ = scaled_rows(M, rows)
-    sizes = [len(M), len(M) + len(K)]
+    sizes = [len(M), len(M) + len(K), len(M) + 2 * len(K)]
 
     def equations(unknown):
-        x, multiplier, z = jnp.split(unknown, sizes)
-        force, k = matmul(M, x) - matmul(K.T, multiplier), matmul(K, x)
-        return jnp.concatenate([force, k, weights * multiplier - matmul(K, minimal(z))])
+        x, multiplier, z, e = jnp.split(unknown, sizes)
+        force, k = matmul(M, x) - matmul(K.T, multiplier), matmul(K, x) + weights * e
+        rest = weights * multiplier - matmul(K, minimal(z))
+        return jnp.concatenate([force, k, rest, in_range(matmul(K.T, e))])
 
     def minimal(z):
         return matmul(W.T, matmul(inverse, z))
+
+    def in_range(gradient):
+        return matmul(inverse.T, matmul(W, gradient))
 
     fixed = lax.stop_gradient((K, weights))
 
     def solve(right):
         K, weights = fixed
-        force, k, rest = jnp.split(right, sizes)
+        force, k, rest, gradient = jnp.split(right, sizes)
         x = matmul(W.T, matmul(W, force))
         change = jnp.zeros_like(x)
         for _ in range(2):  # the second step corrects the rounding errors of the first
-            step = matmul(inverse, s * (k - matmul(K, x)))
+            step = matmul(inverse, s * (k - matmul(K, x)) - gradient)
             x, change = x + matmul(W.T, step), change + step
         # Of lambda / s, the first equation gives the part in the range of A, and the third equation
         # the part orthogonal to the range.
         independent = matmul(A, matmul(inverse, s * rest))
         multiplier = s * (matmul(inverse.T, change) + s * rest - independent)
-        return jnp.concatenate([x, multiplier, s * (weights * multiplier - rest)])
+        z, e = s * (weights * multiplier - rest), s * s * (k - matmul(K, x))
+        return jnp.concatenate([x, multiplier, z, e])
 
     def transposed_solve(right):
         (solution,) = jax.linear_transpose(solve, right)(right)
         return solution
 
-    def solution(force, k, rest):
+    def solution(force, k, rest, gradient):
         solved = lax.custom_linear_solve(
             equations,
-            jnp.concatenate([force, k, rest]),
+            jnp.concatenate([force, k, rest, in_range(gradient)]),
             lambda _, b: solve(b),
             lambda _, b: transposed_solve(b),
         )
-        x, multiplier, z = jnp.split(solved, sizes)
-        return Solution(x, multiplier, minimal(z))
+        x, multiplier, z, e = jnp.split(solved, sizes)
+        return Solution(x, multiplier, minimal(z), e)
 
     return solution

@@ -45,7 +45,8 @@ class MjcfWalk(legged.LeggedEnv):
 
     - `path`: a path, or the text of the file: a string that starts with '<';
     - `keyframe`: the name of the keyframe that is the posture for the action 0 (default: `qpos0`).
-      The reset puts the robot in this posture on the ground;
+      The reset puts the robot in this posture on the ground. The mocap bodies are at the poses of
+      the keyframe;
     - `stroke` in rad or m, per hinge or slide: the change of the target positions for the action 1.
       The targets of position actuators for actions between -1 and 1 stay in the control ranges of
       the file;
@@ -75,7 +76,8 @@ class MjcfWalk(legged.LeggedEnv):
 
     Needs the package mujoco (`pip install mujoco`). Raises ArgumentError, which names the
     joint or the actuator, for a robot of another kind, for an unknown keyframe, for a stroke
-    beyond a control range, and for missing gains. Other errors are as for `load_mjcf`.
+    beyond a control range, for missing gains, and for phases and commands that are not finite.
+    Other errors are as for `load_mjcf`.
     """
 
     path: str
@@ -123,16 +125,24 @@ class MjcfWalk(legged.LeggedEnv):
 
 def _params(env: MjcfWalk, robot: Imported, scene: Scene) -> legged.LeggedParams:
     """The default parameters of an environment; raises ArgumentError as `MjcfWalk`."""
-    model = robot.model.with_dissipation()
-    home = robot.q0
+    model, home = robot.model, robot.q0
     if env.keyframe is not None:
-        home = find_keyframe(robot, env.keyframe).q
+        keyframe = find_keyframe(robot, env.keyframe)
+        model, home = robot.place_mocap(keyframe.mocap), keyframe.q
+    model = model.with_dissipation()
+    command = arguments.parameter(env.command, "command", (3,))
+    arguments.require(
+        command, lambda x: np.isfinite(x) & (x >= 0), "command", "finite numbers of 0 or more"
+    )
     count = len(scene.frames)
     if env.phases is not None and len(env.phases) != count:
         raise ArgumentError(
             f"phases has {len(env.phases)} values, expected {count}, one per contact of the "
             f"ground with {', '.join(map(str, scene.frames))}"
         )
+    if env.phases is not None:
+        phases = arguments.parameter(env.phases, "phases")
+        arguments.require(phases, np.isfinite, "phases", "finite numbers")
     motors = _motors(robot)
     control = _joint_control(robot, motors, env.stiffness, env.damping)
     lowest = jnp.min(contact_points(model, scene, home, jnp.zeros_like(model.armature)).distance)

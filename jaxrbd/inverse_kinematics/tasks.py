@@ -116,12 +116,7 @@ class FrameTask(Task):
                 f"{_HINTS.get(shape, '')}"
             )
         place = f"of the FrameTask of {frame!r}"
-        self.target = _pose(
-            arguments.parameter(target.R, f"target.R {place}", (3, 3)),
-            arguments.parameter(target.p, f"target.p {place}", (3,)),
-        )
-        arguments.require(self.target.p, np.isfinite, f"target.p {place}", "finite")
-        arguments.require(self.target.R, _is_rotation, f"target.R {place}", "a rotation matrix")
+        self.target = arguments.pose_parameter(target, "target", place)
         self.weights = _weights(weights, f"weights {place}", 6)
 
     @classmethod
@@ -287,16 +282,6 @@ def _concatenated(a: arguments.Parameter, b: arguments.Parameter) -> arguments.P
     if not dtypes:
         return np.concatenate([a, b])
     return jnp.concatenate([jnp.asarray(x, dtypes[0]) for x in (a, b)])
-
-
-def _is_rotation(R: np.ndarray) -> bool:
-    """Whether a matrix is a rotation, to the precision of a float32 computation."""
-    exact = np.asarray(R, float)
-    return bool(
-        np.all(np.isfinite(exact))
-        and np.max(np.abs(exact @ exact.T - np.eye(3))) < 1e-4
-        and np.dot(np.cross(exact[0], exact[1]), exact[2]) > 0
-    )
 
 
 # --------------------------------------------------------------------------- errors and Jacobians

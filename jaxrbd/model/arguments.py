@@ -33,6 +33,7 @@ from .parameters import (
     entries as entries,
     names as names,
     parameter as parameter,
+    pose_parameter as pose_parameter,
     require as require,
     require_direction as require_direction,
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +17,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from ..errors import ArgumentError
-from ..joints import Joint, is_rotation
+from ..joints import Joint
 from ..spatial import Pose, compose, identity_pose, pose_from_matrix, pose_matrix
-from .arguments import parameter, require, robot
+from .arguments import parameter, pose_parameter, require, robot
 from .builder import assemble
 from .checks import checked
 from .description import Fixed, Follow, JointSpec, Link, Mimic, Numbers
@@ -182,7 +183,7 @@ def add_frame(
         raise ArgumentError(
             f"name is {name!r}, which is a {kind} of {model!r}; expected a new name"
         )
-    X_FN = _placement(model, placement, name)
+    X_FN = identity_pose(model.dtype) if placement is None else _placement(model, placement, name)
     if frame is None:
         body, X_BN = -1, X_FN
     else:
@@ -227,20 +228,15 @@ def place_frames(model: Model, poses: Mapping[str, Pose | ArrayLike]) -> Model:
     return dataclasses.replace(model, frame_pose=frame_pose)
 
 
-def _placement(model: Model, placement: Pose | ArrayLike | None, name: str) -> Pose:
+def _placement(model: Model, placement: Pose | ArrayLike, name: str) -> Pose:
     """The placement of a frame as a pose of the dtype of the model."""
-    if placement is None:
-        return identity_pose(model.dtype)
-    if isinstance(placement, Pose):
-        given = {"R": (placement.R, (3, 3)), "p": (placement.p, (3,))}
-    else:
-        H = parameter(placement, f"placement of the frame {name!r}", (4, 4))
-        require(H[3], lambda x: x == [0, 0, 0, 1], f"placement of the frame {name!r}", "a pose")
-        given = {"R": (H[:3, :3], (3, 3)), "p": (H[:3, 3], (3,))}
-    R, p = (parameter(x, f"placement.{k} of the frame {name!r}", n) for k, (x, n) in given.items())
-    require(R, is_rotation, f"placement.R of the frame {name!r}", "a rotation matrix")
-    require(p, np.isfinite, f"placement.p of the frame {name!r}", "finite")
-    return Pose(jnp.asarray(R, model.dtype), jnp.asarray(p, model.dtype))
+    place = f"of the frame {name!r}"
+    if not isinstance(placement, Pose):
+        H: Any = parameter(placement, f"placement {place}", (4, 4))
+        require(H[3], lambda x: x == [0, 0, 0, 1], f"placement {place}", "a pose")
+        placement = Pose(H[:3, :3], H[:3, 3])
+    X = pose_parameter(placement, "placement", place)
+    return jax.tree.map(lambda x: jnp.asarray(x, model.dtype), X)
 
 
 def _rebuild(model: Model, links: list[Link], joints: list[JointSpec]) -> Model:

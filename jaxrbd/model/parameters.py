@@ -16,6 +16,8 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 
 from ..errors import ArgumentError
+from ..spatial import Pose
+from .names import described
 
 # A parameter of a pytree: an array of JAX, or a constant whose dtype is not chosen yet.
 Parameter = Array | np.ndarray
@@ -93,6 +95,33 @@ def names(x: Sequence[str], what: str) -> tuple[str, ...]:
         if not isinstance(name, str):
             raise ArgumentError(f"{what} has the entry {name!r}, expected a name")
     return tuple(map(str, found))
+
+
+def pose_parameter(X: Pose, name: str, place: str = "") -> Pose:
+    """A pose of a pytree with entries from `parameter`.
+
+    A message names the entries `name`.R and `name`.p; `place` says where they belong. Raises
+    ArgumentError for another object than a Pose, for other shapes, for known positions that are not
+    finite, and for a known matrix that is no rotation to 1e-4, the precision of float32.
+    """
+    place = place and f" {place}"
+    if not isinstance(X, Pose):
+        raise ArgumentError(f"{name}{place} is {described(X)}, expected a Pose")
+    R = parameter(X.R, f"{name}.R{place}", (3, 3))
+    p = parameter(X.p, f"{name}.p{place}", (3,))
+    require(p, np.isfinite, f"{name}.p{place}", "finite")
+    require(R, _is_rotation, f"{name}.R{place}", "a rotation matrix")
+    constants: Any = R, p  # NumPy arrays stay, until the dtype of the model is known
+    return Pose(*constants)
+
+
+def _is_rotation(R: np.ndarray) -> bool:
+    exact = np.asarray(R, float)
+    return bool(
+        np.all(np.isfinite(exact))
+        and np.max(np.abs(exact @ exact.T - np.eye(3))) < 1e-4
+        and np.dot(np.cross(exact[0], exact[1]), exact[2]) > 0
+    )
 
 
 def require_direction(x: Parameter, name: str) -> None:

@@ -42,7 +42,8 @@ class Problem(eqx.Module):
     pytree of parameters, and the solution can be differentiated by p. A function is a plain
     function or an `eqx.Module`. A program is compiled for each new function, so define the
     functions once and pass everything that changes by p. Raises ArgumentError for a lower bound
-    above the upper bound, and for a function that cannot be called as above.
+    above the upper bound, for a bound that is NaN, for a lower bound of infinity, for an upper
+    bound of minus infinity, and for a function that cannot be called as above.
     """
 
     space: Space
@@ -93,8 +94,14 @@ class Problem(eqx.Module):
                 for i, x in enumerate(control_bounds)
             )
             arguments.require(
+                lower, lambda x: x < np.inf, "control_bounds[0]", "numbers below infinity"
+            )
+            arguments.require(
+                upper, lambda x: x > -np.inf, "control_bounds[1]", "numbers above minus infinity"
+            )
+            arguments.require(
                 jnp.asarray(upper) - jnp.asarray(lower),
-                lambda x: np.isnan(x) | (x >= 0),
+                lambda x: x >= 0,
                 "control_bounds[1] - control_bounds[0]",
                 "0 or more",
             )

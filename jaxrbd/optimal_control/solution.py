@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float, Int, PyTree
@@ -16,6 +18,7 @@ from .._math.linear import matmul
 from ..errors import ArgumentError
 from ..integrators import rollout
 from ..model import arguments
+from ..model.arguments import Requirement
 from .implicit import Point, with_derivatives
 from .lqr import METHODS, choice
 from .problem import Problem
@@ -39,18 +42,29 @@ ITERATIONS = 100
 Function = TypeVar("Function", bound=Callable)
 
 
-def _compiled(*static: str) -> Callable[[Function], Function]:
+def _compiled(
+    *static: str, requirements: Mapping[str, Requirement] | None = None
+) -> Callable[[Function], Function]:
     """`jax.jit` of a function that does not read the history of a solution.
 
     The length of a history depends on the solve. So the programs get solutions without it, and one
     program serves the solutions of all solves. `static`: the names of the static arguments.
+    `requirements`: the conditions on numbers by the names of the arguments; a call raises
+    ArgumentError for a known number that does not satisfy its condition.
     """
+    requirements = requirements or {}
 
     def compiled(function: Any) -> Any:
         program = jax.jit(function, static_argnames=static)
+        signature = inspect.signature(function)
 
         @functools.wraps(function)
         def call(*args, **kwargs):
+            given = signature.bind(*args, **kwargs).arguments
+            for name in requirements.keys() & given.keys():
+                values = arguments.known(given[name])
+                if values is not None:
+                    requirements[name](name, values)
             args = map(_without_history, args)
             return program(*args, **{name: _without_history(x) for name, x in kwargs.items()})
 
@@ -69,8 +83,11 @@ class Solution(NamedTuple):
     """A trajectory with N stages, and the state of the solver that found it.
 
     - `xs`: the states, a pytree of arrays (N + 1, ...); `us` (N, m): the controls;
-    - `gains` (N, m, n): the control `us[t] + gains[t] @ difference(xs[t], x)` is optimal to first
-      order for a state x near xs[t]; rows of controls at a bound are zero;
+    - `gains` (N, m, n): for a state x near xs[t], the control
+      `us[t] + gains[t] @ difference(xs[t], x)` minimises the quadratic model of the problem near
+      the trajectory. With `hessian="exact"` this control is optimal to first order near a solution
+      that converged; the Gauss-Newton matrix neglects second derivatives. Rows of controls at a
+      bound are zero;
     - `costates` (N + 1, n): the derivative of the cost of the remaining stages in the state;
     - `multipliers`: those of the constraints and of the control bounds;
     - `cost` (): the cost without terms of constraints;
@@ -90,7 +107,10 @@ class Solution(NamedTuple):
     history: History
 
 
-@_compiled("hessian", "riccati", "iterations", "fixed_iterations", "rollout")
+@_compiled(
+    *("hessian", "riccati", "iterations", "fixed_iterations", "rollout"),
+    requirements={"tolerance": arguments.NOT_NEGATIVE, "mu": arguments.POSITIVE},
+)
 def solve(
     problem: Problem,
     x0: PyTree,
@@ -115,8 +135,10 @@ def solve(
     - `iterations`: the largest number of steps. The default is 100, and 100 more for the automatic
       rollout. With `fixed_iterations` every solve runs the same loop, which suits control with a
       fixed period;
-    - `tolerance`: of the largest residual; by default the square root of the eps of the dtype;
-    - `mu`: the initial penalty of constraints is 1 / mu; it is not used without constraints;
+    - `tolerance`: of the largest residual, 0 or more; by default the square root of the eps of the
+      dtype;
+    - `mu`, above 0: the initial penalty of constraints is 1 / mu; it is not used without
+      constraints;
     - `rollout`: the states after a step. "linear" moves all states at once along the step.
       "feedback" computes the states from the controls with feedback, one stage after the other: an
       iteration takes longer, and the defects stay at zero once they are zero. "automatic" is
@@ -126,7 +148,8 @@ def solve(
 
     The field `status` of the result states whether the solver converged. The result has the
     dtype of the controls. Raises ArgumentError for arguments and results of functions with wrong
-    shapes or dtypes.
+    shapes or dtypes, and for numbers out of range. A traced number that is out of range counts as
+    NaN, and the status is then `FAILED`.
 
     JAX differentiates `xs`, `us`, `costates`, `multipliers` and `cost` by x0, by p and by the float
     leaves of the problem, in both modes, by the implicit function theorem (`implicit.py`). The
@@ -152,12 +175,14 @@ def solve(
     bounds = control_bounds(problem, us)
     us = jnp.clip(us, *(x[None] for x in bounds))
     eps = float(jnp.finfo(us.dtype).eps)
-    tolerance = jnp.asarray(eps**0.5 if tolerance is None else tolerance, us.dtype)
+    largest_residual = eps**0.5 if tolerance is None else tolerance
+    tolerance = _number("tolerance", largest_residual, arguments.NOT_NEGATIVE, us)
+    mu = _number("mu", mu, arguments.POSITIVE, us)
     shapes = value_shapes(problem, p, xs, us)
     (N, m), n = us.shape, problem.space.size
     blank = None if settings.exact else blank_linearisation(shapes, N, n, m)
     solver = Solver(problem, p, bounds, tolerance, settings, blank)
-    end = solver.minimise(_start(solver, xs, us, shapes, warm, jnp.asarray(mu, us.dtype)))
+    end = solver.minimise(_start(solver, xs, us, shapes, warm, mu))
     found = end.trajectory
     point = Point(found.xs, found.us, found.costates, end.penalty.multipliers, found.cost)
     xs, us, costates, multipliers, cost = with_derivatives(theta, point)
@@ -173,6 +198,13 @@ def solve(
         end.steps,
         recorded(end.history),
     )
+
+
+def _number(name: str, x: ArrayLike, requirement: Requirement, us: Array) -> Array:
+    """A number () of the dtype of us; NaN if it does not satisfy the requirement."""
+    if jnp.shape(x) != ():
+        raise ArgumentError(f"{name} has shape {jnp.shape(x)}, expected a number")
+    return requirement.or_nan(jnp.asarray(x, us.dtype))
 
 
 def _counts(iterations: int | None, rollout: str) -> tuple[int, int]:
@@ -295,9 +327,11 @@ def kkt_residual(problem: Problem, x0: PyTree, p: PyTree, solution: Solution) ->
     stages = lqr_stages(linear, multipliers, one, problem.space.size)
     found, _ = residuals(linear, stages, costates, multipliers, us, control_bounds(problem, us))
     initial = problem.space.difference(jax.tree.map(lambda x: x[0], xs), x0)
+    first_costate = stages.q[0] + matmul(costates[1], stages.A[0])
     z, z_last = multipliers.inequalities, multipliers.terminal_inequalities
     negative = [jnp.minimum(x, 0) for x in (z, z_last)]
     return found._replace(
+        stationarity=jnp.maximum(found.stationarity, largest(first_costate - costates[0])),
         defects=jnp.maximum(found.defects, largest(initial)),
         complementarity=jnp.maximum(found.complementarity, largest(*negative)),
     )
@@ -338,7 +372,7 @@ def shift(solution: Solution, n: int = 1) -> Solution:
     Raises ArgumentError unless n is an int from 0 to the number of stages.
     """
     stages = len(solution.us)
-    if isinstance(n, bool) or not isinstance(n, int) or not 0 <= n <= stages:
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 0 <= n <= stages:
         raise ArgumentError(f"n is {n!r}, expected an int from 0 to {stages}")
 
     def shifted(x):

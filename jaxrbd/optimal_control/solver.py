@@ -31,7 +31,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import PyTree
 
-from .bounded_step import Step, bounded_step, next_start
+from .._math.linear import matmul
+from .bounded_step import LARGEST_SHIFT, Step, bounded_step, next_start
 from .line_search import Merit, Trial, feedback_motion, line_search, linear_motion, merit_of_step
 from .lqr import LqrSolution
 from .penalty import Penalty, first_penalty, updated_penalty
@@ -75,7 +76,8 @@ class History(NamedTuple):
     accepts a solution.
 
     `cost`, `residuals`: before the step. `factor`: the factor of the step, 0 for no step.
-    `shift`: the multiple of the identity in the Hessian. `mu`: the penalty is 1 / mu.
+    `shift`: the multiple of the identity in the Hessian of the step, in the last entry of the
+    gains. `mu`: the penalty is 1 / mu.
     """
 
     cost: Array
@@ -287,23 +289,34 @@ class Solver(NamedTuple):
         estimates = estimated(values, penalty.multipliers, penalty.mu)
         stages = lqr_stages(linear, estimates, penalty.mu, problem.space.size)
         found, at_bounds = residuals(linear, stages, costates, estimates, us, self.bounds)
+        converged = found.largest <= self.tolerance
         cost = total_cost(*values)
+        # No step and no residual depends on the first costate.
+        costates = costates.at[0].set(stages.q[0] + matmul(costates[1], stages.A[0]))
 
         # 3. The new multipliers and the new mu.
         new = updated_penalty(penalty, values, estimates, found, self.tolerance)
 
-        # 4. The next step, of the quadratic model with the new multipliers and the new mu.
+        # 4. The next step, of the quadratic model with the new multipliers and the new mu. The last
+        # iteration needs only the gains, of a model without a multiple of the identity.
         new_estimates = estimated(values, new.multipliers, new.mu)
         stages = lqr_stages(linear, new_estimates, new.mu, problem.space.size)
         gauss_newton = without_curvature(stages, linear)
         start = next_start(search.step, trial, ~state.begun, search.grows, settings.exact)
+        too_large = start.shift > LARGEST_SHIFT
+        last = converged | too_large | (steps + 1 >= settings.iterations)
+        start = start._replace(
+            shift=jnp.where(last, 0, start.shift),
+            newton=jnp.where(last, settings.exact, start.newton),
+        )
         bounds = None if problem.control_bounds is None else self.bounds
         step = bounded_step(stages, gauss_newton, start, us, bounds, settings.riccati)
         solution = step.solution
+        gains = jnp.where(step.found, solution.gains, before.gains)
+        step = step._replace(found=step.found & ~too_large)
 
         # 5. Whether the solve ends.
-        converged = found.largest <= self.tolerance
-        finite = jnp.isfinite(cost) & jnp.isfinite(found.largest)
+        finite = jnp.isfinite(cost) & jnp.isfinite(found.largest) & ~jnp.isnan(self.tolerance)
         violated = jnp.maximum(found.equalities, found.inequalities) > self.tolerance
         infeasible = new.infeasible | (~step.found & violated & penalty.is_largest)
         status = jnp.where(step.found, RUNNING, int(Status.FAILED))
@@ -327,7 +340,7 @@ class Solver(NamedTuple):
                 xs,
                 us,
                 costates,
-                jnp.where(solution.definite, solution.gains, before.gains),
+                gains,
                 cost,
                 found,
             ),

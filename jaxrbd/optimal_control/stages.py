@@ -391,8 +391,8 @@ def residuals(
 ) -> tuple[Residuals, Array]:
     """The residuals of a trajectory, and the multipliers (N, m) of the bounds.
 
-    `stages`: the quadratic model from `lqr_stages` with the multipliers `estimates`. The defects do
-    not include the defect of the initial state; `kkt_residual` adds it.
+    `stages`: the quadratic model from `lqr_stages` with the multipliers `estimates`. The residuals
+    do not include the defect and the stationarity of the initial state; `kkt_residual` adds them.
     """
     inner, last = linear.inner.values, linear.last.values
     lower, upper = (x[None] for x in bounds)
