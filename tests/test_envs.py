@@ -174,6 +174,20 @@ def test_wrong_actions_are_refused(action, message, key):
         POINT.step(PARAMS, state, action)
 
 
+def test_wrong_states_and_parameters_are_refused(key):
+    state = POINT.reset(PARAMS, key)
+    with pytest.raises(ArgumentError, match="params is 'NoneType', expected parameters with the"):
+        POINT.reset(None, key)
+    with pytest.raises(ArgumentError, match="params is 'str', expected parameters with the field"):
+        POINT.step("params", state, jnp.zeros(1))
+    with pytest.raises(ArgumentError, match="state is 'NoneType', expected a State"):
+        POINT.step(PARAMS, None, jnp.zeros(1))
+    batch = envs.vectorize(POINT)
+    for wrong, found in ((state, "one state"), (3.0, "'float'")):
+        with pytest.raises(ArgumentError, match=f"state is {found}, expected a batch of states"):
+            batch.step(PARAMS, wrong, jnp.zeros((1, 1)))
+
+
 def test_weights_that_do_not_fit_the_terms_are_refused(key):
     params = PARAMS._replace(weights={"place": jnp.ones(())})
     with pytest.raises(ArgumentError, match=r"weights has \['place'\], expected one weight per"):
@@ -396,6 +410,8 @@ def test_random_parameters_are_the_same_in_each_process(key):
         ({"weights.x": envs.Uniform(0, 1)}, "expected one of place, effort"),
         ({"weights": envs.Uniform(0, 1)}, "'weights' is 'dict', expected an array of floats"),
         ({"model inertia": envs.Uniform(0, 1)}, "'model inertia' is no name of a parameter"),
+        ({"friction": 0.5}, "the distribution of 'friction' is 0.5, expected a Uniform, Scale"),
+        ({"friction": envs.Scale(0.5, 1.5, per_row=True)}, "per_row is True, expected False for a"),
         ({"friction": lambda key, x: jnp.ones(2)}, r"'friction' gives shape \(2,\)"),
         ({"friction": lambda key, x: x.astype("float32")}, "gives shape .* and dtype float32"),
     ],
@@ -411,8 +427,12 @@ def test_wrong_bounds_and_sizes_are_refused(key):
             kind(1.0, 0.5)
         with pytest.raises(ArgumentError, match="expected low <= high"):
             kind(np.zeros(2), np.array([1.0, -1.0]))
+        with pytest.raises(ArgumentError, match="high is 'b', expected an array of floats"):
+            kind(0.0, "b")
     with pytest.raises(ArgumentError, match="size is 0, expected an integer of 1 or more"):
         envs.randomise(PARAMS, {}, key, 0)
+    with pytest.raises(ArgumentError, match=r"key .* expected one key"):
+        envs.randomise(PARAMS, {}, 3, 2)
 
 
 def test_each_environment_has_its_own_parameters(key):
@@ -455,8 +475,10 @@ def test_robots_of_different_structures_are_refused():
     for message, model in cases.items():
         with pytest.raises(ArgumentError, match=message):
             envs.stack_models([base, model])
-    with pytest.raises(ArgumentError, match="models is empty"):
+    with pytest.raises(ArgumentError, match=r"models is \[\], expected a sequence of one robot"):
         envs.stack_models([])
+    with pytest.raises(ArgumentError, match="models is 3, expected a sequence of one robot"):
+        envs.stack_models(3)
 
 
 # --------------------------------------------------------------------------- all environments

@@ -133,6 +133,7 @@ def test_a_continued_training_of_the_command_adds_to_its_event_files(small_task)
     [
         ("own_log", "expected MODULE:FUNCTION"),
         (":found", "expected MODULE:FUNCTION"),
+        ("./own_log.py:found", "expected MODULE:FUNCTION"),
         ("gone:found", "No module named 'gone'"),
         ("math:found", "the module 'math' has no function 'found'"),
         ("math:pi", "the module 'math' has no function 'pi'"),

@@ -28,6 +28,7 @@ from jaxrbd.cli import play_command, train_command
 from jaxrbd.errors import ArgumentError, SavedFileError, TrainingError
 from jaxrbd.io import _sealed
 from jaxrbd.learning import checkpoint, networks, optimiser, rollouts, tasks
+from jaxrbd.model.arguments import random_key
 from support import nightly, pages
 from support.point import Point, PointWithDraws, PointWithSecrets, PointWithTwoNumbers
 
@@ -915,6 +916,7 @@ class PointWithSettings(Point):
     reward: object = same
     rewards: object = ({"speed": lambda speed: speed}, functools.partial(same, 1))
     limit: float = math.inf
+    targets: object = dataclasses.field(default_factory=lambda: np.array([1.0, 2.0]), compare=False)
     name: str | None = None
 
     def __post_init__(self):
@@ -940,6 +942,7 @@ def test_settings_are_values_of_json(tmp_path, monkeypatch):
         "reward": "same",
         "rewards": [{"speed": "PointWithSettings.<lambda>"}, "partial"],
         "limit": math.inf,
+        "targets": [1.0, 2.0],
         "name": None,
     }
     assert json.loads(json.dumps(found)) == found
@@ -971,6 +974,23 @@ def test_counts_below_one_are_refused(setting):
             algorithm(**{setting: 0})
 
 
+def imitation_of(**settings):
+    return learning.Imitation(teacher=lambda x: x, **settings)
+
+
+def test_a_seed_is_an_integer_of_64_bits(tmp_path):
+    """Also a seed of NumPy, which the checkpoint states, and one of more than 32 bits."""
+    training = learning.Training(SMALL["apg"], ENV, seed=np.int32(3))
+    training.save(tmp_path / "file")
+    assert learning.read_description(tmp_path / "file")["seed"] == 3
+    for seed in (1.5, "3", None, True, 2**63):
+        with pytest.raises(ArgumentError, match=f"^seed is {seed!r}, expected an integer of 64"):
+            learning.Training(SMALL["apg"], ENV, seed=seed)
+    with jax.enable_x64(False):
+        keys = [jax.random.key_data(random_key(seed)) for seed in (7, 2**40 + 7, -(2**40))]
+    assert [list(key) for key in keys] == [[0, 7], [2**8, 7], [2**32 - 2**8, 0]]
+
+
 @pytest.mark.parametrize(
     ("algorithm", "changes", "message"),
     [
@@ -982,6 +1002,20 @@ def test_counts_below_one_are_refused(setting):
         ),
         (learning.Shac, {"discount": -1}, "discount is -1, expected a number from 0 to 1"),
         (learning.Ppo, {"trace": float("nan")}, "trace is nan, expected a number from 0 to 1"),
+        (learning.Ppo, {"rate": -1e-3}, r"^rate is -0.001, expected a finite number of 0 or more$"),
+        (learning.Ppo, {"clip": 0}, "clip is 0, expected a finite number above 0"),
+        (learning.Ppo, {"reward_scale": math.inf}, "reward_scale is inf, expected a finite number"),
+        (learning.Ppo, {"rate": "fast"}, "rate is 'fast', expected an array of floats"),
+        (learning.Ppo, {"hidden": (64, 0)}, r"hidden\[1\] is 0, expected an integer of 1 or more"),
+        (learning.Apg, {"hidden": 64}, "hidden is 64, expected the sizes of the layers"),
+        (learning.Apg, {"betas": (0.9, 1.0)}, "betas is .*, expected numbers from 0 to below 1"),
+        (
+            learning.Apg,
+            {"action_limit": 0.0},
+            "action_limit is 0.0, expected a finite number above",
+        ),
+        (learning.Shac, {"log_std": math.nan}, "log_std is nan, expected a finite number"),
+        (imitation_of, {"last_rate": -1.0}, "last_rate is -1.0, expected a finite number of 0"),
     ],
 )
 def test_settings_out_of_their_range_are_refused(algorithm, changes, message):

@@ -23,6 +23,7 @@ from ..algorithms import (
 )
 from ..configuration import random_configuration
 from ..model import Model
+from ..model.arguments import random_key
 from ..tangent import gradient
 from . import parsing
 from .loading import load_in_precision
@@ -132,7 +133,7 @@ def measure(
     model: Model, names: Sequence[str], batch: int, seconds: float, seed: int
 ) -> Iterator[Timing]:
     """The times of each job for a batch of random states, with calls for `seconds` seconds."""
-    keys = jax.random.split(jax.random.key(seed), 3)
+    keys = jax.random.split(random_key(seed), 3)
     q = jax.vmap(random_configuration, (None, 0))(model, jax.random.split(keys[0], batch))
     v, tau = (jax.random.normal(key, (batch, model.nv), model.dtype) for key in keys[1:])
     for name in names:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 
-import jax
 import numpy as np
 
 from ..errors import ArgumentError, installation
@@ -13,6 +12,7 @@ from ..io._sealed import replace_file
 from ..learning import evaluate, load_training, motions
 from ..learning.tasks import with_whole_episodes
 from ..model import Model
+from ..model.arguments import random_key
 from ..view import render, save_html
 from . import parsing
 from .png import png_bytes
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     training = load_training(options.checkpoint)
     env, task = with_whole_episodes(training), training.task
     updates = training.algorithm.updates
-    key = jax.random.key(options.seed)
+    key = random_key(options.seed)
     found = evaluate(env, training.params, training.policy(), key, options.episodes)
     progress = f"update {len(training.records)} of {updates}"
     name, episodes = training.algorithm_name, options.episodes

@@ -22,6 +22,7 @@ from jax import Array
 from ..configuration import integrate, neutral
 from ..errors import JaxRBDError, installation
 from ..model import Model
+from ..model.arguments import random_key
 from ..view import save_html
 from . import parsing
 from .loading import load_in_precision
@@ -186,7 +187,7 @@ def effort_scale(model: Model) -> np.ndarray:
 
 def draw(model: Model, scale: np.ndarray, options: argparse.Namespace) -> Inputs:
     """A random batch: configurations near neutral, at rest; torques within +- `scale` (nv,)."""
-    state_key, torque_key = jax.random.split(jax.random.key(options.seed))
+    state_key, torque_key = jax.random.split(random_key(options.seed))
     step = SPREAD * jax.random.normal(state_key, (options.batch, model.nv), model.dtype)
     q = jax.vmap(integrate, (None, None, 0))(model, neutral(model), step)
     shape = (options.batch, options.steps, model.nv)
@@ -233,7 +234,9 @@ def gradient_error(
         lambda x: x.astype(jnp.float64), (model, jax.tree.map(lambda x: x[:BLOCK], inputs), dt)
     )
     fallback = np.mean(scale[scale > 0]) if np.any(scale > 0) else 1.0
-    direction = jax.random.normal(jax.random.key(seed + 1), first.tau.shape, jnp.float64)
+    direction = jax.random.normal(
+        jax.random.fold_in(random_key(seed), 1), first.tau.shape, jnp.float64
+    )
     direction = direction * np.where(scale > 0, scale, fallback)[None, None]
 
     def costs(step):

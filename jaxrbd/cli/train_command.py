@@ -257,7 +257,7 @@ def _function(text: str) -> Callable[[Record], object]:
     Raises ArgumentError if there is none. The search for the module ends in the current folder.
     """
     module, _, name = text.partition(":")
-    if not (module and name):
+    if not (module and name) or module.startswith("."):
         raise ArgumentError(f"--report {text}: expected MODULE:FUNCTION")
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())

@@ -15,6 +15,7 @@ import numpy as np
 from jax import Array
 
 from ..errors import ArgumentError
+from ..model import arguments
 from .batches import ResetNextStep, auto_reset, vectorize
 from .environment import Env, Observation, Params, State, typed_keys
 
@@ -30,7 +31,7 @@ def gymnasium_vector(
     """A `gymnasium.vector.VectorEnv` with `size` environments, which run in one program.
 
     - `params`: the parameters (default: `env.default_params()`); `params_axes`: as in `vectorize`;
-    - `seed`: of the first reset, if it has no seed;
+    - `seed`: of the first reset, if it has no seed; an integer of 64 bits;
     - `autoreset`: when a new episode begins, a value of `gymnasium.vector.AutoresetMode`.
       "NextStep" (default, as in Gymnasium): the step after the end of an episode ignores the
       action, has the reward 0, and returns the first observation of a new episode. "SameStep": the
@@ -40,8 +41,8 @@ def gymnasium_vector(
     The other infos are the reward terms by name. Actions are between -1 and 1. Observations and
     rewards are NumPy arrays; observations have the dtype of the model, rewards are float64. An
     observation that is a dict has a `gymnasium.spaces.Dict`. Raises ArgumentError if the package
-    gymnasium is not installed (`pip install gymnasium`), for a size below 1, and for another value
-    of `autoreset`.
+    gymnasium is not installed (`pip install gymnasium`), for a size below 1, for a seed that is no
+    integer, and for another value of `autoreset`.
     """
     try:
         import gymnasium  # pyright: ignore[reportMissingImports]
@@ -51,8 +52,7 @@ def gymnasium_vector(
         raise ArgumentError(
             "gymnasium_vector needs the package gymnasium 1.1 or later: pip install gymnasium"
         ) from error
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise ArgumentError(f"size is {size!r}, expected an integer of 1 or more")
+    arguments.require_counts(size=size)
     modes = {mode.value: mode for mode in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)}
     mode = modes.get(getattr(autoreset, "value", autoreset))
     if mode is None:
@@ -87,16 +87,14 @@ def gymnasium_vector(
             self.single_action_space = gymnasium.spaces.Box(-1, 1, (env.action_size,), dtype.type)
             self.observation_space = batch_space(self.single_observation_space, size)
             self.action_space = batch_space(self.single_action_space, size)
-            self._key = jax.random.key(seed)
+            self._key = arguments.random_key(seed)
             self._step = jax.jit(lambda state, action: batch.step(values, state, action))
             self._state: State | None = None
 
         def reset(self, *, seed=None, options=None):
-            if seed is not None and not isinstance(seed, int | np.integer):
-                raise ArgumentError(f"seed is {seed!r}, expected one integer for all")
-            super().reset(seed=seed)
             if seed is not None:
-                self._key = jax.random.key(int(seed))
+                self._key = arguments.random_key(seed)
+            super().reset(seed=seed)
             self._key, key = jax.random.split(self._key)
             self._state = state = reset(key)
             return jax.tree.map(np.array, state.observation), {}

@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 from jax.typing import ArrayLike
 
 from ..errors import ArgumentError
+from ..model.names import described
 from ..sharding import over_devices
 from .environment import Env, Params, State, Wrapper, checked_env, typed_keys, where
 
@@ -85,6 +86,9 @@ class Vectorized(Wrapper):
 
     def step(self, params: Params, state: State, action: ArrayLike) -> State:
         """The states (n) after one step with the actions (n, action_size)."""
+        if not isinstance(state, State) or state.steps.ndim != 1:
+            found = "one state" if isinstance(state, State) else described(state)
+            raise ArgumentError(f"state is {found}, expected a batch of states, such as of reset")
         action, n = jnp.asarray(action), state.steps.size
         if action.shape != (n, self.action_size):
             raise ArgumentError(

@@ -23,6 +23,7 @@ from jaxtyping import Bool, Float, Int, PRNGKeyArray, PyTree
 from .._math.tangents import changed_leaves
 from ..errors import ArgumentError
 from ..model import Model, arguments
+from ..model.names import described
 
 # The parameters and the physical state of an environment: pytrees, different for each environment.
 Params = Any
@@ -176,8 +177,9 @@ class Env(abc.ABC):
     def settings(self) -> dict[str, Any]:
         """The static settings by name, as values of JSON, which checkpoints state and compare.
 
-        These are the fields of the dataclass. Tuples are lists. A function is stated by its name,
-        and any other object by the name of its class, so a change of its content is not noticed.
+        These are the fields of the dataclass. Tuples and arrays are lists. A function is stated by
+        its name, and any other object by the name of its class, so a change of its content is not
+        noticed.
         """
         if not dataclasses.is_dataclass(self):
             return {}
@@ -217,10 +219,13 @@ class Env(abc.ABC):
         `action` (action_size,), in the dtype of the model. An entry that is not finite, of the
         action or of what the step leads to, terminates the episode; see `State.diverged`.
 
-        Raises ArgumentError for an action of another shape or dtype, for an entry of `params` of
-        another shape than `shapes` states, and for weights that do not fit the reward terms.
+        Raises ArgumentError for an action of another shape or dtype, for params and states of
+        another type, for an entry of `params` of another shape than `shapes` states, and for
+        weights that do not fit the reward terms.
         """
         _check_settings(self, params)
+        if not isinstance(state, State):
+            raise ArgumentError(f"state is {described(state)}, expected a State, such as of reset")
         action = _checked_action(self, params.model, action)
         key, motion_key, sensor_key = jax.random.split(state.key, 3)
         acts = _finite(action)
@@ -307,6 +312,8 @@ def plain_setting(x: Any) -> Any:
         return [plain_setting(y) for y in x]
     if isinstance(x, Mapping):
         return {str(key): plain_setting(y) for key, y in x.items()}
+    if isinstance(x, np.ndarray | Array):
+        return np.asarray(x).tolist()
     if isinstance(x, np.generic):
         return x.item()
     if x is None or isinstance(x, bool | int | float | str):
@@ -410,6 +417,11 @@ def uniform(key: PRNGKeyArray, width: Array) -> Array:
 
 def _check_settings(env: Env, params: Params) -> None:
     arguments.require_counts(episode_steps=env.episode_steps)
+    if not isinstance(getattr(params, "model", None), Model):
+        raise ArgumentError(
+            f"params is {described(params)}, expected parameters with the field `model`, such as "
+            f"default_params() of {type(env).__name__}"
+        )
     for name, shapes in env.shapes(params).items():
         found = np.shape(getattr(params, name))
         if found not in shapes:

@@ -18,7 +18,7 @@ from jaxtyping import PRNGKeyArray
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.model import joint_kinds
-from .environment import Params
+from .environment import Params, typed_keys
 
 # Draws another value of a leaf: a function of a key and the usual value.
 Distribution = Callable[[PRNGKeyArray, Array], Array]
@@ -31,6 +31,8 @@ class _Bounded(eqx.Module):
     high: ArrayLike
 
     def __check_init__(self):
+        arguments.parameter(self.low, "low")
+        arguments.parameter(self.high, "high")
         values = [arguments.known(x) for x in (self.low, self.high)]
         if values[0] is not None and values[1] is not None and not np.all(values[0] <= values[1]):
             raise ArgumentError(f"low is {self.low} and high is {self.high}, expected low <= high")
@@ -105,9 +107,15 @@ def randomise(
     and for a distribution that gives another shape or dtype.
     """
     arguments.require_counts(size=size)
+    key = typed_keys(key, "key", 0)
     axes = jax.tree.map(lambda _: None, params)
     for name, distribution in distributions.items():
         x = _leaf(params, name)
+        if not callable(distribution):
+            raise ArgumentError(
+                f"the distribution of {name!r} is {distribution!r}, expected a Uniform, Scale, "
+                f"Shift or a function of a key and an array"
+            )
         code = int.from_bytes(name.encode()) % (2**31 - 1)
         keys = jax.random.split(jax.random.fold_in(key, code), size)
         drawn = jax.eval_shape(distribution, keys[0], x)
@@ -130,9 +138,10 @@ def stack_models(models: Sequence[Model]) -> Model:
     first robot. Raises ArgumentError, which names the first difference, for other robots:
     `jaxrbd.padded.pad` takes robots of different structure.
     """
-    models = list(models)
-    if not models:
-        raise ArgumentError("models is empty, expected one robot or more")
+    robots = arguments.entries(models)
+    if not robots:
+        raise ArgumentError(f"models is {models!r}, expected a sequence of one robot or more")
+    models = robots
     first, *others = (arguments.robot(model, f"models[{i}]") for i, model in enumerate(models))
     for i, model in enumerate(others, 1):
         _check_same_structure(first, model, i)
@@ -253,6 +262,8 @@ def _replaced(params: Params, name: str, value: Any) -> Params:
 
 def _rows(x: Array, per_row: bool) -> tuple[int, ...]:
     """The shape of the random numbers for x: (), or one per row, with axes of size 1."""
+    if per_row and not x.ndim:
+        raise ArgumentError("per_row is True, expected False for a number, which has no rows")
     return (x.shape[0], *(1,) * (x.ndim - 1)) if per_row else ()
 
 

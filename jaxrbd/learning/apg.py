@@ -38,7 +38,7 @@ from .networks import (
     with_observations,
 )
 from .optimiser import Adam, with_limited_gradient
-from .rollouts import Episodes, Window, draw_noise, empty_episodes, roll, start
+from .rollouts import Episodes, Window, check_numbers, draw_noise, empty_episodes, roll, start
 
 
 class ApgState(NamedTuple):
@@ -83,6 +83,9 @@ class Apg:
 
     def __post_init__(self):
         arguments.require_counts(batch=self.batch, horizon=self.horizon, updates=self.updates)
+        check_numbers(self)
+        betas = arguments.parameter(self.betas, "betas", (2,))
+        arguments.require(betas, lambda x: (x >= 0) & (x < 1), "betas", "numbers from 0 to below 1")
 
     @property
     def update_steps(self) -> int:

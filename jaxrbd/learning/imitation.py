@@ -32,7 +32,7 @@ from ..errors import ArgumentError
 from . import networks
 from .networks import Policy, PolicyNetwork, act, new_policy, no_statistics, with_observations
 from .optimiser import Adam
-from .rollouts import Episodes, check_parts, empty_episodes, roll, shuffled, start
+from .rollouts import Episodes, check_numbers, check_parts, empty_episodes, roll, shuffled, start
 
 
 class ImitationState(NamedTuple):
@@ -82,6 +82,7 @@ class Imitation:
             if not callable(function) and not (name == "weights" and function is None):
                 raise ArgumentError(f"{name} is {function!r}, expected a function of observations")
         check_parts(self, "parts", "sweeps", "updates")
+        check_numbers(self)
 
     @property
     def update_steps(self) -> int:

@@ -51,7 +51,7 @@ from .networks import (
 from .optimiser import Adam
 from .rollouts import (
     Episodes,
-    check_fractions,
+    check_numbers,
     check_parts,
     empty_episodes,
     lambda_returns,
@@ -126,7 +126,7 @@ class Ppo:
 
     def __post_init__(self):
         check_parts(self, "parts", "sweeps", "updates")
-        check_fractions(self, "discount", "trace")
+        check_numbers(self)
 
     @property
     def update_steps(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -81,11 +82,40 @@ def check_parts(algorithm: Any, name: str, *counts: str) -> None:
         )
 
 
-def check_fractions(algorithm: Any, *names: str) -> None:
-    """Raise ArgumentError if one of these settings is not between 0 and 1."""
-    for name in names:
-        value = np.asarray(getattr(algorithm, name))
-        arguments.require(value, lambda x: (x >= 0) & (x <= 1), name, "a number from 0 to 1")
+# The conditions on the settings of algorithms that are numbers.
+_FINITE = arguments.Requirement("a finite number", np.isfinite)
+_NOT_NEGATIVE = arguments.Requirement(
+    "a finite number of 0 or more", lambda x: np.isfinite(x) & (x >= 0)
+)
+_POSITIVE = arguments.Requirement("a finite number above 0", lambda x: np.isfinite(x) & (x > 0))
+_NUMBERS = {
+    "discount": arguments.FRACTION,
+    "trace": arguments.FRACTION,
+    "target_share": arguments.FRACTION,
+    "rate": _NOT_NEGATIVE,
+    "critic_rate": _NOT_NEGATIVE,
+    "last_rate": _NOT_NEGATIVE,
+    "critic_weight": _NOT_NEGATIVE,
+    "entropy_weight": _NOT_NEGATIVE,
+    "last_noise": _NOT_NEGATIVE,
+    "clip": _POSITIVE,
+    "reward_scale": _POSITIVE,
+    "action_limit": _POSITIVE,
+    "log_std": _FINITE,
+}
+
+
+def check_numbers(algorithm: Any) -> None:
+    """Raise ArgumentError if a number or a size of a layer of an algorithm is out of its range."""
+    for field in dataclasses.fields(algorithm):
+        name, value = field.name, getattr(algorithm, field.name)
+        if name in _NUMBERS and value is not None:
+            arguments.parameter(value, name, ())
+            _NUMBERS[name](name, np.asarray(value))
+    sizes = arguments.entries(algorithm.hidden)
+    if sizes is None:
+        raise ArgumentError(f"hidden is {algorithm.hidden!r}, expected the sizes of the layers")
+    arguments.require_counts(**{f"hidden[{i}]": size for i, size in enumerate(sizes)})
 
 
 def shuffled(key: PRNGKeyArray, count: int, sweeps: int, parts: int) -> Int[Array, "m k"]:

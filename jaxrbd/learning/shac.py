@@ -97,7 +97,7 @@ class Shac:
 
     def __post_init__(self):
         rollouts.check_parts(self, "critic_batches", "critic_sweeps", "updates")
-        rollouts.check_fractions(self, "discount", "trace", "target_share")
+        rollouts.check_numbers(self)
 
     @property
     def update_steps(self) -> int:

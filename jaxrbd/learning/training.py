@@ -80,7 +80,7 @@ class Training:
     """A training of one algorithm in one environment, which can be saved and continued.
 
     - `algorithm`: a `Shac`, `Apg`, `Ppo` or `Imitation`; `env`: an `Env`; `seed`: of all random
-      numbers;
+      numbers, an integer of 64 bits;
     - `params`: the parameters of the environment (default: `env.default_params()`), `params_axes`:
       the axes of `randomise`, if the environments have different parameters;
     - `task`: a name that the checkpoint stores;
@@ -104,7 +104,8 @@ class Training:
         task: str = "",
         mesh: Mesh | None = None,
     ):
-        self.algorithm, self.env, self.seed, self.task = algorithm, env, seed, task
+        key = arguments.random_key(seed)
+        self.algorithm, self.env, self.seed, self.task = algorithm, env, int(seed), task
         self.params = env.default_params() if params is None else params
         self.params_axes = params_axes
         if mesh is not None:
@@ -115,7 +116,7 @@ class Training:
         self.started_from: dict[str, Any] | None = None
         self._init = jax.jit(lambda params, key: algorithm.init(batch, params, key))
         self._update = jax.jit(lambda params, state: algorithm.update(batch, params, state))
-        self.state = self._init(self.params, jax.random.key(seed))
+        self.state = self._init(self.params, key)
 
     def run(
         self,
@@ -256,7 +257,7 @@ class Training:
         from the seed by another number.
         """
         env = without_resets(self.env) if evaluation.env is None else evaluation.env
-        key = jax.random.fold_in(jax.random.key(self.seed), 2**31)
+        key = jax.random.fold_in(arguments.random_key(self.seed), 2**31)
         axes, episodes = self.params_axes, evaluation.episodes
         rows = jnp.arange(episodes) % self.algorithm.batch
 

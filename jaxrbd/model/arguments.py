@@ -24,6 +24,7 @@ import numpy as np
 from jax import Array
 from jax.core import Tracer
 from jax.typing import ArrayLike
+from jaxtyping import PRNGKeyArray
 
 from ..errors import ArgumentError
 from .model import Model
@@ -126,6 +127,20 @@ def require_counts(**values: Any) -> None:
     for name, count in values.items():
         if not isinstance(count, (int, np.integer)) or isinstance(count, bool) or count < 1:
             raise ArgumentError(f"{name} is {count!r}, expected an integer of 1 or more")
+
+
+def random_key(seed: Any) -> PRNGKeyArray:
+    """The random key of a seed, an integer of 64 bits, also if JAX has integers of 32 bits.
+
+    Raises ArgumentError for another object.
+    """
+    is_integer = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
+    if not is_integer or not -(2**63) <= seed < 2**63:
+        raise ArgumentError(f"seed is {seed!r}, expected an integer of 64 bits")
+    if -(2**31) <= seed < 2**32:
+        return jax.random.key(int(seed))
+    with jax.enable_x64(True):  # otherwise JAX ignores the upper 32 bits
+        return jax.random.key(int(seed))
 
 
 def known(x: Any) -> np.ndarray | None:
