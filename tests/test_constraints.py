@@ -783,6 +783,16 @@ def test_explicit_dynamics_of_a_closed_loop_need_its_second_derivative():
     close(*accelerations(q[:1], jnp.array([3.0])), 1e-9)
 
 
+def test_constraints_of_a_robot_without_dofs():
+    model, none = zoo.build([], []), jnp.zeros(0)
+    weld = con.weld(model.frame_names[0] if model.frame_names else None, None, pose(1), pose(1))
+    found = con.constrained_dynamics(model, none, none, none, [weld])
+    assert found.acceleration.shape == (0,)
+    close(found.residuals[0], np.zeros(6), 1e-15)
+    assert con.impact(model, none, none, [weld]).velocity.shape == (0,)
+    assert con.close_loops(model, none, [weld]).converged
+
+
 @pytest.mark.parametrize("angle", [np.pi, np.pi - 1e-9, 3.0])
 def test_a_weld_that_is_turned_by_half_a_turn(angle):
     """The error is the rotation vector, and inverse kinematics turns the body back."""

@@ -1488,25 +1488,26 @@ def test_derivatives_with_a_joint_at_its_limit(arm):
 
 
 def test_the_derivative_within_the_tolerance_has_the_least_norm():
-    """A redundant arm ends 0.3 um from its target. This error does not select a configuration.
+    """A redundant arm ends 0.3 um or 0.3 mm from its target, and 1 m from one with the weight 0.
 
-    The error of a target with the weight 0 is always 0.
+    These errors do not select a configuration. If only the other target is left, q is constant.
     """
     model, q0 = planar(), jnp.array([0.5, 0.7, 0.4])
-    centre = planar_centre(q0) + 3e-7 * (0.6 + 0.8j)
 
     @jax.jit
     @functools.partial(jax.jacfwd, has_aux=True)
-    def derivatives(target, weight):
-        tasks = [ik.ComTask(target, weight)]
-        end = ik.inverse_kinematics(model, tasks, q0, tolerance=1e-6, max_iterations=1)
+    def derivatives(target, weight, tolerance):
+        tasks = [ik.ComTask(target, weight), ik.ComTask(target + 1, 0.0)]
+        end = ik.inverse_kinematics(model, tasks, q0, tolerance=tolerance, max_iterations=1)
         return (end.q, end.error), end.error
 
-    target = jnp.array([centre.real, centre.imag, 0.0])
-    (dq, _), error = derivatives(target, 1.0)
-    assert error > 1e-7
-    close(dq, np.linalg.pinv(rows(model, [ik.ComTask(target)], q0).J), 1e-12)
-    for x in derivatives(target, 0.0)[0]:
+    for distance in (3e-7, 3e-4):
+        centre = planar_centre(q0) + distance * (0.6 + 0.8j)
+        target = jnp.array([centre.real, centre.imag, 0.0])
+        (dq, _), error = derivatives(target, 1.0, 3.3 * distance)
+        assert error > 0.3 * distance
+        close(dq, np.linalg.pinv(rows(model, [ik.ComTask(target)], q0).J), 1e-12)
+    for x in derivatives(target, 0.0, 1e-6)[0]:
         np.testing.assert_array_equal(x, np.zeros(x.shape))
 
 
@@ -1894,6 +1895,33 @@ def test_traced_values_out_of_their_range_give_no_velocity():
     v = found(*np.array(rows).T)
     assert jnp.all(jnp.isfinite(v[0]))
     assert jnp.all(jnp.isnan(v[1:]))
+
+    @jax.jit
+    @jax.vmap
+    def with_limits_and_weights(limit, weight):
+        limited = dataclasses.replace(model, velocity_limit=jnp.array([1.0, limit, 1.0]))
+        tasks = [ik.PostureTask(q + 0.1, jnp.stack([1.0, 1.0, weight])), ik.ComTask(jnp.zeros(3))]
+        end = ik.inverse_kinematics(model, tasks, q, max_iterations=1)
+        return ik.differential_inverse_kinematics(limited, q, tasks, 0.1), end
+
+    v, end = with_limits_and_weights(jnp.array([1.0, -0.1, 1.0]), jnp.array([0.5, 0.5, -0.5]))
+    np.testing.assert_array_equal(jnp.all(jnp.isfinite(v), axis=1), [True, False, False])
+    np.testing.assert_array_equal(jnp.all(jnp.isfinite(end.q), axis=1), [True, True, False])
+    assert not end.converged[2]
+
+
+def test_a_robot_without_dofs():
+    model = zoo.build([], [])
+    none, tasks = jnp.zeros(0), [ik.ComTask([0.0, 0.0, 1.0]), ik.PostureTask(jnp.zeros(0))]
+    found = ik.inverse_kinematics(model, tasks, none)
+    assert found.q.shape == (0,)
+    assert not found.converged
+    assert ik.inverse_kinematics(model, tasks[1:], none).converged
+    stop = con.Equation(lambda model, q: jnp.ones(1))
+    for more in ([], [stop]):
+        v = ik.differential_inverse_kinematics(model, none, [*tasks, *more], 0.1)
+        assert v.shape == (0,)
+    assert con.maximal_dynamics(model, none, none, none).acceleration.shape == (0,)
 
 
 def test_velocities_turn_a_gaze_from_backwards_within_the_limits():

@@ -34,12 +34,14 @@ def changed_leaves(
 
 
 def batched_as(value: Array, x: Array) -> Array:
-    """`value`, with the batch axis of `x` under `vmap`; `x` has at least one entry.
+    """`value`, with the batch axis of `x` under `vmap`, if `x` has entries.
 
     The value of a `custom_jvp` or a `custom_root` must have a batch axis if its tangent has one.
     Otherwise JAX 0.10 makes a wrong program for `grad` of `vmap` of `jit`. So a value that does not
     depend on the operands needs this function. The compiled program does not contain it.
     """
+    if not x.size:
+        return value
     first = lax.stop_gradient(x).ravel()[0]
     return jnp.where(first == first, value, value)
 

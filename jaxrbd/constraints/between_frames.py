@@ -272,7 +272,7 @@ def _moving_ends(model: Model, motion: BodyMotion, ends: Places) -> _End:
     kinematics = motion.kinematics
     J = place_jacobians(model, kinematics, ends)
     V, A = (
-        inverse_transform_motion(X_BF, rows_or_world(x, bodies, jnp.zeros_like(x[0])))
+        inverse_transform_motion(X_BF, rows_or_world(x, bodies, jnp.zeros(6, x.dtype)))
         for x in (motion.V, motion.A)
     )
     p_RB = root_centred(kinematics).p

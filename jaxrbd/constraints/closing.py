@@ -18,6 +18,7 @@ from ..model import Model, arguments
 from .implicit import constraint_rows
 from .kinds import Constraint
 from .kkt import scaled_rows
+from .rows import checked_constraints
 
 # `converged` means a residual of at most these errors, for each dtype.
 TOLERANCES = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 2e-5}
@@ -58,10 +59,10 @@ def close_loops(model: Model, q: Array, constraints: Sequence[Constraint]) -> Cl
 
     The result has the derivatives of the solution with respect to q, the model and the constraints;
     no iteration is differentiated. The displacement from q to another start counts as constant.
-    Raises ArgumentError for an unknown frame.
+    Raises ArgumentError for an unknown frame, and for objects that are no constraints.
     Source: Ryckaert, Ciccotti and Berendsen (1977), for the displacement.
     """
-    constraints = tuple(constraints)
+    constraints = checked_constraints(constraints)
     start, y, directions = _search(*lax.stop_gradient((model, q, constraints)))
     equations = _equations(model, integrate.unchecked(model, q, start), constraints)
     # `_equations` computes the directions again, with other rounding errors, so y would not solve

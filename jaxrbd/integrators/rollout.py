@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import PyTree
 
@@ -28,12 +29,17 @@ def rollout(
 
     Reverse-mode differentiation stores only the states, the rates of the four stages of
     `runge_kutta_munthe_kaas`, and the solutions of `contact_step`. It computes the other arrays of
-    each step again. Raises ArgumentError unless exactly one of `inputs` and `steps` is given.
+    each step again. Raises ArgumentError unless exactly one of `inputs` and `steps` is given, and
+    for steps that are no integer of 0 or more.
     """
     if (inputs is None) == (steps is None):
         raise ArgumentError(
             "rollout takes either inputs (one row per step) or steps (the number of steps)"
         )
+
+    is_integer = isinstance(steps, (int, np.integer)) and not isinstance(steps, bool)
+    if steps is not None and not (is_integer and steps >= 0):
+        raise ArgumentError(f"steps is {steps!r}, expected an integer of 0 or more")
 
     @recompute
     def advance(state, row):

@@ -118,7 +118,8 @@ def variational_midpoint(
         p' = p + dt d(M v)/dt
 
     J is the left Jacobian of the exponential. The rate `d(M v)/dt` is evaluated at the midpoint,
-    with the velocity `x / dt` and the acceleration from `dynamics`. The equations are solved for x.
+    with the velocity `x / dt` and the acceleration from `dynamics`. The equations are solved for
+    `x / dt`.
     Without forces the step is symplectic: the energy stays near its initial value for any number of
     steps, and momenta of the symmetries of the model are preserved to rounding. The step is
     symmetric: a second step with `-dt` returns to the start. Forces are part of `dynamics`; their
@@ -132,9 +133,8 @@ def variational_midpoint(
     """
     q, v, dt, z = _checked(model, q, v, dt, z)
 
-    def middle(x, dz):
+    def middle(v, dz):
         """The momentum at the midpoint, the rate of this momentum, and the change of z."""
-        v = x / dt
         q_middle, q_rate = jax.jvp(
             lambda time: integrate(model, q, time * v), (dt / 2,), (jnp.ones_like(dt),)
         )
@@ -143,11 +143,12 @@ def variational_midpoint(
         return *jax.jvp(momentum, (q_middle, v), (q_rate, a)), _scale(dt, z_rate)
 
     p = mass_matrix_product(model, q, v)
-    inverse = lax.stop_gradient(dt * minverse(model, q))  # approximates the inverse of M / dt
+    inverse = lax.stop_gradient(minverse(model, q))  # approximates the inverse of M(midpoint)
 
     def residual(unknown):
-        x, dz = unknown
-        p_middle, p_rate, gained = middle(x, dz)
+        v_middle, dz = unknown
+        p_middle, p_rate, gained = middle(v_middle, dz)
+        x = dt * v_middle
         ends = _to_middle(model, x / 2, p) + _to_middle(model, -x / 2, p + dt * p_rate)
         missing = matmul(inverse, p_middle - ends / 2)
         momenta = jnp.abs(p_middle) + jnp.abs(p) + jnp.abs(dt * p_rate)
@@ -155,9 +156,9 @@ def variational_midpoint(
         size_z = jax.tree.map(lambda *terms: sum(map(jnp.abs, terms)), z, dz, gained)
         return (missing, _add(dz, -1, gained)), (size, size_z)
 
-    x, dz = find_root(residual, (dt * v, _scale(0, z)))
-    _, p_rate, _ = middle(x, dz)
-    q_next = integrate(model, q, x)
+    v_middle, dz = find_root(residual, (v, _scale(0, z)))
+    _, p_rate, _ = middle(v_middle, dz)
+    q_next = integrate(model, q, dt * v_middle)
     # The solve for v_next itself would multiply v by 1 plus a rounding error in each step.
     missing = (p - mass_matrix_product(model, q_next, v)) + dt * p_rate
     v_next = v + solve_mass_matrix(model, q_next, missing)

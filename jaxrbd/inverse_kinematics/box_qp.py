@@ -55,6 +55,8 @@ def minimise(qp: BoxQP, inequalities: int = 0) -> Float[Array, " n"]:
     exactly at the bound. The derivatives assume that they stay there, and that an inequality that
     holds with equality is an equation.
     """
+    if not len(qp.g):
+        return qp.g
     qp = _with_scaled_equations(qp)
     constant_qp = lax.stop_gradient(qp)
     if len(qp.k) == 0:
@@ -112,7 +114,7 @@ def _projected_newton(
         # the entries at this bound are fixed in the next step.
         room = jnp.where(newton > 0, upper - d, lower - d)
         ratios = jnp.where(newton == 0, jnp.inf, room / jnp.where(newton == 0, 1, newton))
-        first = jnp.minimum(1, jnp.min(ratios))
+        first = jnp.min(ratios, initial=1)
         to_bound = jnp.clip(d + first * newton, lower, upper)
         reached = ratios <= first
         to_bound = jnp.where(reached, jnp.where(newton > 0, upper, lower), to_bound)
@@ -122,7 +124,7 @@ def _projected_newton(
         blocked = ~projected & (blocked | reached)
         # A whole Newton step ends the search, if no fixed entry has to move.
         stays = jnp.all(at_bound(found, g + matmul(H, found)) | ~fixed)
-        small = jnp.max(jnp.abs(newton)) <= 10 * eps * jnp.max(jnp.abs(d), initial=0)
+        small = jnp.max(jnp.abs(newton), initial=0) <= 10 * eps * jnp.max(jnp.abs(d), initial=0)
         done = (whole | small) & stays
         return count + 1, found, fixed, blocked, done
 

@@ -19,7 +19,7 @@ from ..model.joint_space import position_limits
 from .box_qp import BoxQP, minimise
 from .solution import ROUNDING, check_limits, locked_dofs
 from .solver import Box
-from .tasks import Task, checked_tasks, number_of_inequalities, rows
+from .tasks import Task, checked_tasks, number_of_inequalities, rows, weights_are_valid
 
 
 def differential_inverse_kinematics(
@@ -119,6 +119,7 @@ def _velocity(
     change = _change(model, acceleration_limit, previous_velocity)
     qp = quadratic_program(model, q, tasks, dt, gain, damping, np.array(locked, bool), change)
     valid = jnp.all(qp.lower <= qp.upper) & jnp.isfinite(dt + gain + damping)
+    valid &= jnp.all(model.velocity_limit >= 0) & weights_are_valid(tasks)
     return jnp.where(valid, minimise(qp, number_of_inequalities(tasks)) / dt, jnp.nan)
 
 

@@ -15,8 +15,8 @@ These equations give the change of q for a change of the targets, the weights an
 joints at a limit are assumed to stay there. Where the equations leave a change undetermined, as for
 a redundant robot without a posture task, the derivative is the change with the least Euclidean norm
 in the tangent space. A direction counts as undetermined if its curvature is below `flat` times the
-largest curvature. Where all errors are below `small`, their second derivatives are left out: they
-would turn rounding errors into curvature.
+largest curvature. Where all errors with a weight are below `small`, or within the tolerance of a
+solution, their second derivatives are left out: they would turn these errors into curvature.
 """
 
 from __future__ import annotations
@@ -74,8 +74,10 @@ def with_derivatives(
     limit = jnp.where(jnp.isfinite(limit) & fixed, limit, 0)
     q0_change = difference.unchecked(model, lax.stop_gradient(q0), q0)
     n, inequalities = leading_entries(tasks), number_of_inequalities(tasks)
-    sizes = jnp.concatenate([found.error, minimum.force / penalty(found)])
+    errors = jnp.where(found.weights > 0, found.error, 0)
+    sizes = jnp.concatenate([errors, minimum.force / penalty(found)])
     negligible = jnp.max(jnp.abs(sizes), initial=0) <= small(model.dtype)
+    negligible = negligible | minimum.accurate
 
     def equations(unknown):
         d, force_change = unknown[: model.nv], unknown[model.nv :]
@@ -113,7 +115,7 @@ def with_derivatives(
 def _least_change(function: Callable[[Array], Array], b: Float[Array, " n"]) -> Float[Array, " n"]:
     """The solution of `function(x) = b` with the least norm, for a linear function."""
     A = jax.jacfwd(function)(jnp.zeros_like(b))
-    error = jnp.full_like(b, flat(b.dtype)) * jnp.maximum(jnp.max(jnp.abs(A)), 1e-30)
+    error = jnp.full_like(b, flat(b.dtype)) * jnp.max(jnp.abs(A), initial=1e-30)
     inverse = pseudo_inverse(A, error)
     return lax.custom_linear_solve(
         function, b, lambda _, b: matmul(inverse, b), lambda _, b: matmul(inverse.T, b)

@@ -36,6 +36,7 @@ from .tasks import (
     rows,
     scale_preferences,
     task_errors,
+    weights_are_valid,
 )
 
 # The steps of each start of a search, and the steps before a restart. For 2,000 random targets of
@@ -121,7 +122,7 @@ def inverse_kinematics(
 
     Raises ArgumentError for an unknown frame or joint, a target that does not fit, a q0 outside the
     limits, or limits that contradict each other. If JAX traces these values, a q0 outside the
-    limits is moved to the nearest limit, and contradicting limits give NaN.
+    limits is moved to the nearest limit; contradicting limits and negative weights give NaN.
     """
     tasks = checked_tasks(model, tasks)
     dofs = locked_dofs(model, locked)
@@ -380,6 +381,7 @@ def _solution(
     box = Box(position_limits(model), locked)
     q = with_derivatives(model, tasks, box, q0, minimum)
     valid = jnp.all(lax.stop_gradient(box.limits.lower <= box.limits.upper))
+    valid &= lax.stop_gradient(weights_are_valid(tasks))
     q = jnp.where(valid, q, jnp.nan)
     last = rows(model, tasks, q)
     errors = task_errors(model, tasks, last, q)

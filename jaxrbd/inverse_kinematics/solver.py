@@ -284,13 +284,13 @@ def _step(
     H = matmul((used[:, None] * J).T, J)
     cost = jnp.sum(weighted * error) / 2
     diagonal = jnp.diagonal(H)
-    scale = jnp.max(diagonal)
+    scale = jnp.max(diagonal, initial=0)
     least_damping = eps**0.75 * scale + float(jnp.finfo(model.dtype).tiny)
     free = ~blocked(box, state.q, gradient)
     least, most = box.gaps(state.q)
 
     # The rounding errors of the gradient, and of the cost if each dof has a rounding error.
-    rounding = 16 * eps * jnp.max(matmul(jnp.abs(weighted), jnp.abs(J)))
+    rounding = 16 * eps * jnp.max(matmul(jnp.abs(weighted), jnp.abs(J)), initial=0)
     least_step = max(LEAST_STEP, 8 * eps)
     zero = jnp.abs(gradient) <= least_step * (diagonal + least_damping) + rounding
     violation = at_least(tasks, state.rows.position, -state.shift)
@@ -334,7 +334,7 @@ def _step(
     # A predicted decrease below this bound is lost in the rounding errors.
     factor = jnp.where(predicted > 10 * (10 * eps * cost + rounding), factor, 1)
     factor = jnp.where(accepted, factor, GROWTH)
-    short = accepted & (jnp.max(jnp.abs(d)) <= SHORT)
+    short = accepted & (jnp.max(jnp.abs(d), initial=0) <= SHORT)
     change = at_least(tasks, task_rows.position, -state.shift)
     shift = jnp.where(short, state.shift + change, state.shift)
     q, task_rows = jax.tree.map(

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from .. import so3
 from .._math.cast import cast
@@ -360,6 +360,13 @@ def checked_tasks(
         elif not isinstance(task, (ComTask, Constraint, Clearance)):
             raise ArgumentError(f"tasks[{i}] is {task!r}, expected a task or a Constraint")
     return tuple(tasks)
+
+
+def weights_are_valid(tasks: Sequence[Task | Constraint]) -> Bool[Array, ""]:
+    """Whether all weights are 0 or more. JAX can trace weights, which raise no error then."""
+    kinds = FrameTask, GazeTask, ComTask, PostureTask
+    weights = [jnp.min(task.weights, initial=0) for task in tasks if isinstance(task, kinds)]
+    return jnp.all(jnp.array([x >= 0 for x in weights], bool))
 
 
 def rows(model: Model, tasks: Sequence[Task | Constraint], q: Float[Array, " nq"]) -> Rows:

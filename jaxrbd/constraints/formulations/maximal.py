@@ -126,7 +126,7 @@ def maximal_dynamics(
     X, T, T_a, tau, size = found.X, found.T, found.T_a, found.tau, 6 * model.nb
     solved = solve(found.matrix, found.right)
     a, multipliers = solved[:size], -solved[size:]
-    acceleration = matmul(T_a.on_bodies.reshape(-1, size), a) + T_a.velocity_product
+    acceleration = matmul(T_a.on_bodies.reshape(model.nv, size), a) + T_a.velocity_product
     active = T_a.rows * (tau - model.armature * acceleration)[:, None]
     f_J = jnp.zeros((model.nb, 6), model.dtype).at[T_a.body].add(active)
     f_J = f_J.at[T.body].add(T.rows * multipliers[:, None])
@@ -184,7 +184,7 @@ def _maximal_equations(model: Model, q, v, tau, f_ext) -> _MaximalEquations:
     size = 6 * model.nb
     bodies = np.arange(model.nb)
     mass = jnp.zeros((model.nb, 6, model.nb, 6), model.dtype).at[bodies, :, bodies].set(I)
-    active, constraint = T_a.on_bodies.reshape(-1, size), T.on_bodies.reshape(-1, size)
+    active, constraint = (x.on_bodies.reshape(len(x.rows), size) for x in (T_a, T))
     # With T_a as rows, the joint accelerations are T_a a_J + dT_a/dt v_J, where a_J and v_J are the
     # spatial acceleration and velocity of a body relative to its parent. The armature resists the
     # joint accelerations.
@@ -224,7 +224,7 @@ def _joint_rows(model: Model, q: Array, v: Array, X: Pose, V: Array) -> tuple[_R
 
     groups = [group for group, _ in subspaces_by_kind(model, q)]
     active_rows = [group.index["v"].ravel() for group in groups]
-    widths = np.array(model.joint_nvs)
+    widths = np.array(model.joint_nvs, int)
     start = np.cumsum([0, *(6 - widths)])
     constraint_rows = [
         (start[group.bodies][:, None] + np.arange(6 - group.joint.nv)).ravel() for group in groups
