@@ -404,6 +404,13 @@ def test_a_body_without_forces_keeps_its_velocity_to_the_last_bit():
     np.testing.assert_array_equal(after, v)
 
 
+def test_a_variational_step_of_zero_seconds_changes_nothing():
+    model, q, v, _ = sprung_mass(80.0)
+    run = jax.jit(functools.partial(rbd.integrators.variational_midpoint, model, lambda q, v: -q))
+    for x, expected in zip(run(q, v, 0.0), (q, v)):
+        np.testing.assert_array_equal(x, expected)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_a_spring_keeps_its_energy_to_rounding(dtype):

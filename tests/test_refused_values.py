@@ -22,6 +22,10 @@ def fitted(max_steps):
     )
 
 
+def rollout(steps):
+    return rbd.integrators.rollout(lambda x: (x,), (np.zeros(1),), steps=steps)
+
+
 REFUSED = {
     "episode_steps is 0": lambda: started(0),
     "episode_steps is 1.5": lambda: started(1.5),
@@ -32,6 +36,10 @@ REFUSED = {
     "tolerance is -1.0": lambda: identification.base_parameters(ARM, -1.0),
     "max_steps is 0": lambda: fitted(0),
     "max_steps is 2.5": lambda: fitted(2.5),
+    "steps is 2.5": lambda: rollout(2.5),
+    "steps is True": lambda: rollout(True),
+    "steps is -1": lambda: rollout(-1),
+    "constraints is": lambda: constraints.close_loops(ARM, np.zeros(2), constraints.point(None, 0)),
     "axis is [0. 0. 0.]": lambda: constraints.hinge(None, 0, (0, 0, 0)),
     "a point is [ 0. nan  0.]": lambda: constraints.point(None, 0, (0, np.nan, 0)),
 }

@@ -61,7 +61,7 @@ SHORT = 0.1
 # How often a step is computed again with the inequalities that it would violate.
 REFINEMENTS = 2
 # The largest number of steps in which the targets become equations.
-PRIORITY_STEPS = 30
+PRIORITY_STEPS = 60
 
 
 class Box(NamedTuple):
@@ -312,6 +312,9 @@ def _step(
         return jnp.where(box.locked, 0, d)
 
     d = bounded_step(gradient, H)
+    if separate:
+        # The equations are much stiffer than the preferences, so the step of one dof is too short.
+        stationary &= jnp.max(jnp.abs(d), initial=0) <= eps**0.5
     predicted = -jnp.sum(d * (gradient + matmul(H, d) / 2))
     if with_inequalities:
         # The step again, with the inequalities that the step before would violate.
