@@ -14,7 +14,7 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd.contact.contacts import contact_bodies, find_contacts
-from jaxrbd.io.mujoco import from_mujoco, mujoco_pose, pose_from_mujoco
+from jaxrbd.io.mujoco import from_mujoco, load_mjcf, mujoco_pose, pose_from_mujoco
 from jaxrbd.io.mujoco.source import Source
 from support import mjcf, mjcf_table, nightly
 
@@ -174,6 +174,11 @@ def test_coordinates_are_differentiable_and_batched(rng):
         assert_close(dqpos[i], (ends[0] - ends[1]) / 2e-6, 1e-8)
 
 
+def test_a_text_with_a_byte_order_mark():
+    text = "<mujoco><worldbody><body><joint/><geom size='1'/></body></worldbody></mujoco>"
+    assert load_mjcf("\ufeff" + text).model.nv == 1
+
+
 def test_poses_to_and_from_mujoco(rng):
     xquat = rng.normal(size=(5, 4))
     xquat /= np.linalg.norm(xquat, axis=1, keepdims=True)
@@ -184,6 +189,7 @@ def test_poses_to_and_from_mujoco(rng):
         X = pose_from_mujoco(xpos, xquat)
         return X, mujoco_pose(X)
 
+    np.testing.assert_array_equal(pose_from_mujoco([1, 2, 3], [1, 0, 0, 0]).R, np.eye(3))
     X, back = there_and_back(xpos, xquat)
     for R, q in zip(X.R, xquat):
         expected = np.zeros(9)
@@ -497,8 +503,8 @@ def test_equality_constraints_agree_with_mujoco(rng):
             assert_close(ours[name][:3], -axes.T @ expected[name][:3], 1e-12, name)
             if "weld" in name:
                 half = -expected[name][3:] / (0.5 if name == "weld" else 1)
-                tangent = ours[name][3:] / 2  # of half of the angle
-                sine = tangent / np.sqrt(1 + tangent @ tangent)
+                angle = np.linalg.norm(ours[name][3:])
+                sine = np.sin(angle / 2) / angle * ours[name][3:]  # of half of the angle
                 assert_close(sine, half * np.sign(half @ sine), 1e-12, name)
         for name in ("affine", "quartic", "constant"):
             assert_close(ours[name], expected[name], 1e-13, name)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-from jaxrbd import constraints, envs, identification, optimal_control
+from jaxrbd import constraints, envs, identification, io, optimal_control
 
 ARM = rbd.load_robot("double_pendulum")
 SAMPLES = np.zeros((30, ARM.nv))
@@ -27,6 +27,8 @@ def rollout(steps):
 
 
 REFUSED = {
+    "path_or_text is 3, expected a path or a text": lambda: io.load_mjcf(3),
+    "root_joint is ['free_flyer']": lambda: io.load_urdf("<robot/>", root_joint=["free_flyer"]),
     "episode_steps is 0": lambda: started(0),
     "episode_steps is 1.5": lambda: started(1.5),
     "episode_steps is nan": lambda: started(float("nan")),

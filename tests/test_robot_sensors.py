@@ -358,6 +358,8 @@ def test_sensors_without_counterpart_are_named():
     assert from_mujoco(compiled).sensors.left_out == (
         ("force", "the actuator 'hinge' was left out"),
     )
+    compiled.opt.disableflags = mujoco.mjtDisableBit.mjDSBL_SENSOR
+    assert from_mujoco(compiled).sensors.left_out == (("force", "the file disables all sensors"),)
     follower = "<mujoco><worldbody><body><joint name='x'/><geom size='1'/><body><joint name='y'/>"
     follower += "<geom size='1'/></body></body></worldbody><equality><joint joint1='y' joint2='x'/>"
     follower += "</equality><actuator><motor joint='x'/></actuator>"

@@ -10,7 +10,7 @@ import pytest
 
 import jaxrbd
 from jaxrbd import joints
-from jaxrbd.collision import Box
+from jaxrbd.collision import Box, Sphere
 from jaxrbd.errors import ArgumentError, ModelError
 from jaxrbd.io import load_urdf, save_urdf, urdf_text, validate_urdf
 from jaxrbd.model import (
@@ -23,6 +23,7 @@ from jaxrbd.model import (
     Mimic,
     placement_matrix,
 )
+from jaxrbd.model.geometry import LinkGeometry
 from support import real_robots, zoo
 from support.urdf_text import EVERYTHING, SOUND
 
@@ -348,6 +349,30 @@ REFUSED = {
         lambda: with_field(chain(hinge()), "inertia", np.array([[0, 1.0, *[0] * 8]])),
         "link 'l0': it has the mass moment",
     ),
+    "negative mass": (
+        lambda: with_field(chain(hinge()), "inertia", np.array([[-1.0, *[0] * 9]])),
+        "link 'l0': its inertia is .* a mass of 0 or more",
+    ),
+    "inertia with NaN": (
+        lambda: with_field(chain(hinge()), "inertia", np.array([[1.0, *[np.nan] * 9]])),
+        "link 'l0': its inertia is .* finite numbers",
+    ),
+    "negative damping": (
+        lambda: with_field(chain(hinge()), "damping", -0.1),
+        r"joint 'j0': its damping is \[-0.1\], expected a finite number of 0 or more",
+    ),
+    "friction with NaN": (
+        lambda: with_field(chain(slider()), "friction", np.nan),
+        r"joint 'j0': its friction is \[nan\], expected a finite number of 0 or more",
+    ),
+    "negative effort": (
+        lambda: with_field(chain(hinge()), "effort_limit", -1.0),
+        "joint 'j0': its effort_limit is .* expected 0 or more",
+    ),
+    "limit with NaN": (
+        lambda: with_field(chain(hinge()), "lower_position_limit", np.nan),
+        "joint 'j0': its lower is .* expected a number",
+    ),
     "name with a control character": (
         lambda: dataclasses.replace(chain(hinge()), joint_names=("j\x01",)),
         "joint .*: its name has a character",
@@ -414,7 +439,14 @@ def test_models_and_arguments_that_are_refused():
     ):
         with pytest.raises(ArgumentError, match=words):
             urdf_text(wrong)
-    for unlimited in (-1.0, np.inf, np.nan):
+    for shape, words in (
+        (Geometry(MeshFile("a\0.stl"), np.eye(4)), "has the file 'a.x00.stl' with a character"),
+        (Geometry(Sphere(0.1), np.eye(4), None, "a\0"), "has the name 'a.x00' with a character"),
+    ):
+        wrong = dataclasses.replace(model, geometry=LinkGeometry({"l0": (shape,)}))
+        with pytest.raises(ModelError, match=words):
+            urdf_text(wrong)
+    for unlimited in (-1.0, np.inf, np.nan, "x", True):
         with pytest.raises(ArgumentError, match="unlimited is"):
             urdf_text(model, unlimited=unlimited)
     with pytest.raises(ModelError, match=r"unlimited=1\.0 is beyond"):

@@ -15,8 +15,9 @@ These equations give the change of q for a change of the targets, the weights an
 joints at a limit are assumed to stay there. Where the equations leave a change undetermined, as for
 a redundant robot without a posture task, the derivative is the change with the least Euclidean norm
 in the tangent space. A direction counts as undetermined if its curvature is below `flat` times the
-largest curvature. Where all errors with a weight are below `small`, or within the tolerance of a
-solution, their second derivatives are left out: they would turn these errors into curvature.
+largest curvature. Where all errors are below `small`, or those with a weight are within the
+tolerance of the solution, their second derivatives are left out: they would turn these errors into
+curvature.
 """
 
 from __future__ import annotations
@@ -74,8 +75,7 @@ def with_derivatives(
     limit = jnp.where(jnp.isfinite(limit) & fixed, limit, 0)
     q0_change = difference.unchecked(model, lax.stop_gradient(q0), q0)
     n, inequalities = leading_entries(tasks), number_of_inequalities(tasks)
-    errors = jnp.where(found.weights > 0, found.error, 0)
-    sizes = jnp.concatenate([errors, minimum.force / penalty(found)])
+    sizes = jnp.concatenate([found.error, minimum.force / penalty(found)])
     negligible = jnp.max(jnp.abs(sizes), initial=0) <= small(model.dtype)
     negligible = negligible | minimum.accurate
 

@@ -19,6 +19,9 @@ from ..errors import ModelError
 from ..model.geometry import Geometry, MeshFile
 from ..model.shapes import Box, Capsule, Cylinder, Ellipsoid, Sphere
 
+# A character that XML cannot hold.
+NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
 
 def written_shapes(geometry: Geometry) -> list[Geometry]:
     """A shape as a list of shapes of URDF: three for a capsule, one for any other shape.
@@ -59,6 +62,8 @@ def add_shape(
         )
 
     if geometry.name.strip():
+        if NOT_XML.search(geometry.name):
+            raise refuse(f"the name {geometry.name!r} with a character that XML cannot hold")
         element.set("name", geometry.name)
     outer = ElementTree.SubElement(element, "geometry")
     shape = geometry.shape
@@ -72,6 +77,8 @@ def add_shape(
         lengths = {"radius": _text(shape.radius), "length": _text(2 * shape.half_length)}
         ElementTree.SubElement(outer, "cylinder", lengths)
     elif isinstance(shape, MeshFile):
+        if NOT_XML.search(shape.uri):
+            raise refuse(f"the file {shape.uri!r} with a character that XML cannot hold")
         mesh = ElementTree.SubElement(outer, "mesh", filename=_filename(shape))
         if shape.scale != (1.0, 1.0, 1.0):
             mesh.set("scale", _text(*shape.scale))

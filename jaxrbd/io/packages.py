@@ -11,7 +11,7 @@ import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from ..errors import ArgumentError, GeometryWarning
 
@@ -54,6 +54,8 @@ def find_package_file(
     that does not exist, another scheme, such as http, a host, a URI without a package or a path, a
     path with ".." in a package, and a relative path without `urdf_path`.
     """
+    if not isinstance(uri, str):
+        raise ArgumentError(f"uri is {uri!r}, expected a text")
     scheme = _SCHEME.match(uri)
     package, folders, inside = None, [], PurePosixPath()
     if scheme is None:
@@ -63,10 +65,10 @@ def find_package_file(
         folders = _package_folders(package, packages or {}, urdf_path, search_environment)
         candidates = list(dict.fromkeys(folder / inside for folder in folders))
     elif scheme[1] == "file":
-        parts = urlsplit(uri)
-        if parts.netloc not in ("", "localhost"):
+        host = uri.partition("://")[2].partition("/")[0]
+        if host not in ("", "localhost"):
             raise ArgumentError(
-                f"uri is {uri!r}, which names the host {parts.netloc!r}, expected file:///PATH"
+                f"uri is {uri!r}, which names the host {host!r}, expected file:///PATH"
             )
         path = unquote(uri.partition("://")[2].removeprefix("localhost"))
         # On Windows the path of file:///C:/robot is C:/robot.
@@ -76,7 +78,7 @@ def find_package_file(
             f"uri is {uri!r}, expected a path or a URI of the scheme package or file"
         )
     for path in candidates:
-        if path.is_file():
+        if _is_file(path):
             return path
     if package is None:
         fits = _other_spellings(_existing_folder(candidates[0]), candidates[0])
@@ -120,14 +122,22 @@ def _absolute_path(uri: str, urdf_path: str | os.PathLike[str] | None) -> Path:
         )
     folder = Path(urdf_path).absolute().parent
     path = Path(os.path.normpath(folder / uri))
-    if path.is_file():
+    if _is_file(path):
         return path
     return Path(os.path.normpath(folder / uri.replace("\\", "/")))
 
 
+def _is_file(path: Path) -> bool:
+    """Whether a path is a file; not if the system does not accept it, such as a name too long."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def _existing_folder(path: Path) -> Path:
     """The innermost folder of a path that exists."""
-    return next((folder for folder in path.parents if folder.is_dir()), path.parent)
+    return next((folder for folder in path.parents if os.path.isdir(folder)), path.parent)
 
 
 def _other_spellings(folder: Path, path: Path) -> list[Path]:
@@ -139,7 +149,7 @@ def _other_spellings(folder: Path, path: Path) -> list[Path]:
 def _fits(folder: Path, names: list[str]) -> list[Path]:
     if not names:
         return [folder] if folder.is_file() else []
-    entries = sorted(folder.iterdir()) if folder.is_dir() else []
+    entries = sorted(folder.iterdir()) if os.path.isdir(folder) else []
     near = [entry for entry in entries if _spelling(entry.name) == names[0]]
     return [fit for entry in near for fit in _fits(entry, names[1:])]
 
@@ -159,7 +169,7 @@ def _package_folders(
     folders = []
     if package in packages:
         folders.append(Path(packages[package]))
-        if not folders[0].is_dir():
+        if not os.path.isdir(folders[0]):
             raise ArgumentError(
                 f"packages: the folder of {package!r} is {str(folders[0])!r}, which is no folder"
             )

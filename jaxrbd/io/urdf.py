@@ -3,7 +3,8 @@
 Errors in the file are reported with their line numbers.
 
 Source: the URDF specification (wiki.ros.org/urdf/XML, versions 1.0 to 1.2). The reader follows
-urdfdom 6 and Pinocchio, so a robot has the same coordinates in jaxrbd and in Pinocchio. Where these
+urdfdom 6 and Pinocchio. A robot has the same coordinates in jaxrbd and in Pinocchio, except for
+continuous and planar joints: Pinocchio has the cosine and the sine of their angle in q. Where these
 sources differ, or define nothing, the rules are:
 
 - An `<inertial>` without mass and an `<axis>` without xyz are errors. (urdfdom reports them and
@@ -207,7 +208,7 @@ class _Robot:
         geometry: bool,
     ):
         doc = parse_document(path_or_text)
-        if root_joint not in _ROOTS:
+        if root_joint not in [*_ROOTS]:
             raise ArgumentError(f"root_joint is {root_joint!r}, expected one of {[*_ROOTS]}")
         _check_outermost(doc)
         self.doc = doc

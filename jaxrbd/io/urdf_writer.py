@@ -12,8 +12,8 @@ import contextlib
 import dataclasses
 import itertools
 import os
-import re
 from collections.abc import Iterator
+from numbers import Real
 from typing import Any
 from xml.etree import ElementTree
 
@@ -27,7 +27,7 @@ from ..model.description import Fixed, JointSpec, Link, Mimic, inertia_about_com
 from ..model.editing import describe
 from ..model.model import ROOT_JOINT
 from ._sealed import replace_file
-from ._urdf_written_shapes import add_shape, written_shapes
+from ._urdf_written_shapes import NOT_XML, add_shape, written_shapes
 
 _ROOT_KINDS: dict[type, str] = {
     FreeFlyer: "free_flyer",
@@ -42,7 +42,6 @@ _TYPES: dict[type, str] = {
     Planar: "planar",
     Fixed: "fixed",
 }
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ROOT_LINK = "world"
 
 
@@ -101,6 +100,7 @@ def urdf_text(
     - armature; limits, damping or friction of a floating, planar or root joint; infinite limits,
       see `unlimited`; the order of joints, see `reorder`;
     - a mass moment without mass, and names that XML or `load_urdf` does not accept;
+    - negative masses, damping, friction and limits of velocity and effort, and NaN;
     - with `geometry`: an ellipsoid, a mesh that is not in a file, a colour of a collision shape.
 
     Raises ArgumentError for a batch of models and, if this is the only fault, for dissipation (use
@@ -109,8 +109,12 @@ def urdf_text(
     """
     if np.ndim(robot(model).inertia) != 2:
         raise ArgumentError(f"{model!r} is a batch of models, expected one model")
-    if unlimited is not None and not (np.isfinite(unlimited) and unlimited >= 0):
-        raise ArgumentError(f"unlimited is {unlimited}, expected a finite number of at least 0")
+    if unlimited is not None:
+        is_number = isinstance(unlimited, Real) and not isinstance(unlimited, bool)
+        if not (is_number and np.isfinite(unlimited) and unlimited >= 0):
+            raise ArgumentError(
+                f"unlimited is {unlimited!r}, expected a finite number of at least 0"
+            )
     faults = _Faults()
     with faults.collected():
         if model.dissipative:
@@ -346,6 +350,12 @@ def _add_inertial(element: ElementTree.Element, link: Link) -> None:
     mass, h = link.inertia[0], link.inertia[1:4]
     if not np.any(link.inertia):
         return
+    if not np.all(np.isfinite(link.inertia)) or mass < 0:
+        raise ModelError(
+            f"link {link.name!r}: its inertia is {link.inertia.tolist()}, expected finite numbers "
+            "and a mass of 0 or more",
+            link=link.name,
+        )
     if mass == 0 and np.any(h):
         raise ModelError(
             f"link {link.name!r}: it has the mass moment {h.tolist()} kg m and no mass, which URDF "
@@ -406,6 +416,7 @@ def _add_joint_element(
     )
     ElementTree.SubElement(element, "parent", link=joint.parent or "")
     ElementTree.SubElement(element, "child", link=joint.child)
+    _require(joint, "placement", np.isfinite(joint.placement), "finite numbers")
     _add_origin(element, joint.placement[:3, 3], _roll_pitch_yaw(joint.placement[:3, :3]))
     if kind is Planar:
         ElementTree.SubElement(element, "axis", xyz="0 0 1")
@@ -415,6 +426,9 @@ def _add_joint_element(
     ElementTree.SubElement(element, "axis", xyz=_text(*np.asarray(kind_with_axis.axis)))
     if limits:
         ElementTree.SubElement(element, "limit", limits)
+    for field in ("damping", "friction"):
+        values = np.asarray(getattr(joint, field))
+        _require(joint, field, np.isfinite(values) & (values >= 0), "a finite number of 0 or more")
     damping, friction = (np.max(x, initial=0.0) for x in (joint.damping, joint.friction))
     if damping or friction:
         dynamics = {"damping": _text(damping), "friction": _text(friction)}
@@ -463,6 +477,10 @@ def _linear(joint: JointSpec) -> Mimic:
 
 def _limits(joint: JointSpec, unlimited: float | None, faults: _Faults) -> dict[str, str]:
     """The attributes of `<limit>`; no attribute "lower" means a joint without position limits."""
+    for field in ("lower", "upper"):
+        _require(joint, field, ~np.isnan(getattr(joint, field)), "a number")
+    for field in ("effort_limit", "velocity_limit"):
+        _require(joint, field, np.asarray(getattr(joint, field)) >= 0, "0 or more")
     lower, upper = _number(joint.lower), _number(joint.upper)
     values = {"effort": _number(joint.effort_limit), "velocity": _number(joint.velocity_limit)}
     bounded = np.isfinite(lower) or np.isfinite(upper)
@@ -517,11 +535,21 @@ def _refuse(joint: JointSpec, field: str) -> None:
     )
 
 
+def _require(joint: JointSpec, field: str, holds: Any, expected: str) -> None:
+    """Raise ModelError unless the condition holds for each entry of a field of the joint."""
+    if not np.all(holds):
+        raise ModelError(
+            f"joint {joint.name!r}: its {field} is {np.asarray(getattr(joint, field)).tolist()}, "
+            f"expected {expected}",
+            joint=joint.name,
+        )
+
+
 def _check_name(name: str, what: str) -> None:
     wrong = None
     if not name.strip():
         wrong = "is empty"
-    elif _NOT_XML.search(name):
+    elif NOT_XML.search(name):
         wrong = "has a character that XML cannot hold"
     elif "${" in name or "$(" in name:
         wrong = "is an xacro expression for load_urdf"

@@ -244,8 +244,13 @@ def mujoco_pose(X: Pose) -> MujocoPose:
 
 def pose_from_mujoco(xpos: Float[ArrayLike, "... 3"], xquat: Float[ArrayLike, "... 4"]) -> Pose:
     """The pose with a position (3,) in m and a quaternion (4,) wxyz. Leading axes are allowed."""
-    xpos, xquat = jnp.asarray(xpos), jnp.asarray(xquat)
+    xpos, xquat = (as_floats(jnp.asarray(x)) for x in (xpos, xquat))
     return Pose(so3.quaternion_to_matrix(jnp.roll(xquat, -1, axis=-1)), xpos)
+
+
+def as_floats(x: Array) -> Array:
+    """The array; integers as floats of JAX's default dtype."""
+    return x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(float)
 
 
 def read_coordinates(source: Source, model: Model) -> MujocoCoordinates:

@@ -177,6 +177,10 @@ def load_mjcf(
     carried over. Source: the XML reference of MuJoCo, as compiled by MuJoCo.
     """
     mujoco = mujoco_module()
+    if not isinstance(path_or_text, str | os.PathLike):
+        raise ArgumentError(f"path_or_text is {path_or_text!r}, expected a path or a text")
+    if isinstance(path_or_text, str):
+        path_or_text = path_or_text.removeprefix("\ufeff")  # a byte order mark
     file, read = "<string>", mujoco.MjModel.from_xml_string
     text = path_or_text if isinstance(path_or_text, str) else ""
     if not text.lstrip().startswith("<"):

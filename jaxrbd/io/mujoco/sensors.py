@@ -68,6 +68,8 @@ def read_sensors(
     sensors, left_out = [], []
     for index, name in enumerate(source.sensors):
         try:
+            if source.disabled("SENSOR"):
+                raise _NoCounterpartError("the file disables all sensors")
             sensor = _sensor(source, index, name, sites)
             if isinstance(sensor, ActuatorSensor) and sensor.actuator not in actuators:
                 raise _NoCounterpartError(f"the actuator {sensor.actuator!r} was left out")
