@@ -174,6 +174,13 @@ def test_wrong_actions_are_refused(action, message, key):
         POINT.step(PARAMS, state, action)
 
 
+@pytest.mark.parametrize("smoothing", [float("nan"), 0.0, -1e-3, "soft"])
+def test_a_smoothing_that_is_no_length_is_refused(smoothing, key):
+    env = envs.Hopper(smoothing=smoothing)
+    with pytest.raises(ArgumentError, match=f"smoothing is {smoothing!r}, expected"):
+        env.reset(env.default_params(), key)
+
+
 def test_wrong_states_and_parameters_are_refused(key):
     state = POINT.reset(PARAMS, key)
     with pytest.raises(ArgumentError, match="params is 'NoneType', expected parameters with the"):

@@ -259,6 +259,7 @@ def test_a_tolerance_decreases_outside_of_its_bounds():
         ({"control_range": {"toe": (0, 1)}}, "control_range has the actuator 'toe', expected one"),
         ({"control_range": {"hip": (1, 0)}}, r"control_range of 'hip' is \(1, 0\), expected two"),
         ({"substeps": 0}, "substeps is 0, expected an integer of 1 or more"),
+        ({"time_step": True}, "time_step is True, expected more than 0, and finite"),
         ({"time_step": np.inf}, "time_step is inf, expected more than 0, and finite"),
         ({"start": (0.1, -1)}, "start is .*, expected finite, 0 or more"),
         ({"start": 0.1}, r"start has shape \(\) .* expected \(2,\)"),

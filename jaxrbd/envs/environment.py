@@ -417,6 +417,10 @@ def uniform(key: PRNGKeyArray, width: Array) -> Array:
 
 def _check_settings(env: Env, params: Params) -> None:
     arguments.require_counts(episode_steps=env.episode_steps)
+    smoothing = getattr(env, "smoothing", None)
+    if smoothing is not None:
+        arguments.parameter(smoothing, "smoothing", ())
+        arguments.POSITIVE("smoothing", np.asarray(smoothing))
     if not isinstance(getattr(params, "model", None), Model):
         raise ArgumentError(
             f"params is {described(params)}, expected parameters with the field `model`, such as "

@@ -200,7 +200,8 @@ class MjcfTask(Env):
         if not self.action_size:
             raise ArgumentError("the robot has no actuators, expected at least one")
         arguments.require_counts(substeps=self.substeps, episode_steps=self.episode_steps)
-        if not isinstance(self.time_step, int | float) or not 0 < self.time_step < np.inf:
+        is_number = isinstance(self.time_step, int | float) and not isinstance(self.time_step, bool)
+        if not is_number or not 0 < self.time_step < np.inf:
             raise ArgumentError(
                 f"time_step is {self.time_step!r}, expected more than 0, and finite"
             )
@@ -581,9 +582,10 @@ def _checked_ranges(
 
 def _value(function: Observed, params: MjcfParams, physics: MjcfPhysics) -> Array:
     """The result of a function of `observations`. Raises ArgumentError for no array (n,)."""
-    found = function(params, physics)
+    found, name = function(params, physics), getattr(function, "__name__", repr(function))
+    if found is None:
+        raise ArgumentError(f"the function {name} of observations returns None, expected (n,)")
     if jnp.ndim(found) != 1 or jnp.result_type(found) != params.model.dtype:
-        name = getattr(function, "__name__", repr(function))
         raise ArgumentError(
             f"the function {name} of observations returns shape {jnp.shape(found)} and dtype "
             f"{jnp.result_type(found)}, expected (n,) and {params.model.dtype}"
