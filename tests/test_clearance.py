@@ -136,6 +136,7 @@ def test_a_clearance_does_not_matter_where_it_is_satisfied():
     np.testing.assert_allclose(found.q, alone.q, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_derivative_of_a_solution_at_an_obstacle():
     """The tip slides along the obstacle; a change of the margin moves it outwards."""
     n = np.array([0.6, -0.8, 0.0])

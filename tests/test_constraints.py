@@ -230,6 +230,7 @@ def operands_and_direction(model, one_more):
     return jax.tree.map(jnp.asarray, operands), direction
 
 
+@pytest.mark.slow
 @REDUNDANT
 def test_derivatives_in_everything_are_the_true_ones(one_more):
     model = zoo.build(["free_flyer", "spherical", "revolute", "revolute"], [-1, 0, 1, 0], 9)
@@ -719,6 +720,7 @@ def test_loops_that_cannot_close_are_not_converged():
     assert np.all(found.residual <= first * (1 + 1e-12))
 
 
+@pytest.mark.slow
 def test_the_second_derivative_of_a_loop_with_a_known_solution():
     """The second joint is a known function of the first one, which moves with the time."""
     model = rbd.load_robot("double_pendulum")

@@ -80,6 +80,7 @@ def kinds_of(step, friction, normal):
     return {("apart" if n == 0 else "slips" if e else "sticks") for n, e in zip(push, edge)}
 
 
+@pytest.mark.slow
 def test_contacts_that_stick_slip_and_leave():
     """Three spheres on a robot with a free base, with external forces, a servo and dissipation."""
     model = zoo.build(["free_flyer", "revolute"], [-1, 0], seed=4)

@@ -12,6 +12,7 @@ from jaxrbd import actuators, collision, contact, tendons
 from jaxrbd.contact import Material, Plane, Scene
 from jaxrbd.joints import Custom, FreeFlyer, Prismatic, Revolute
 from jaxrbd.model import Fixed, JointSpec, Link, Mimic, link_inertia, placement_matrix
+from support import nightly
 from support.zoo import close
 
 ZERO = jnp.zeros(1)
@@ -55,14 +56,14 @@ def effortless_step(q):
 
 
 @pytest.mark.parametrize(("function", "slope"), [(spring_step, -10 / 1.1), (effortless_step, 0.0)])
-@pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev])
+@pytest.mark.parametrize("mode", nightly.all_but([jax.jacfwd], [jax.jacfwd, jax.jacrev]))
 def test_smooth_steps_have_their_derivatives_at_the_bounds_of_impulses(function, slope, mode):
     h = 1e-6
     close((function(ZERO + h) - function(ZERO - h)) / (2 * h), [slope], 1e-6)
     close(mode(function)(ZERO), [[slope]], 1e-9)
 
 
-@pytest.mark.parametrize("recovery", [0.0, 0.01])
+@pytest.mark.parametrize("recovery", nightly.all_but([0.01], [0.0, 0.01]))
 def test_the_derivative_at_a_limit_is_that_of_one_side(recovery):
     """Both functions, at the lower and at the upper limit, at rest."""
     model, h = slider(lower=0.0, upper=1.0), 1e-6
@@ -121,7 +122,7 @@ def test_a_point_on_the_axis_of_the_only_joint_has_no_inverse_inertia():
     close(found.contacts, [0.0], 1e-15)
 
 
-@pytest.mark.parametrize("margin", [0.0, 0.05])
+@pytest.mark.parametrize("margin", nightly.all_but([0.05], [0.0, 0.05]))
 def test_a_force_between_two_bodies_and_its_reaction_act_at_one_point(margin):
     """Two spheres that are 0.04 m apart, with a margin, or overlap by 0.02 m."""
     bodies = [JointSpec(f"free {name}", FreeFlyer(), None, name) for name in "ab"]
@@ -147,6 +148,7 @@ def test_a_force_between_two_bodies_and_its_reaction_act_at_one_point(margin):
     assert np.abs(force.f_ext[0, 0]) > 0.1
 
 
+@pytest.mark.slow
 def test_derivatives_of_steps_of_a_joint_of_ones_own():
     """Its velocities are not those of its tree, so the columns of q are not those of the tree."""
 

@@ -1133,6 +1133,7 @@ def test_what_the_quadruped_observes(trot, key):
     assert not jnp.any(change[45:])  # the command and the clock have no noise
 
 
+@pytest.mark.slow
 def test_the_targets_of_the_quadruped_are_strokes_about_its_home(trot, key):
     _, params, run = trot
     fixed = FOUR | {"delay.lag": envs.Uniform(0.0, 0.0)}

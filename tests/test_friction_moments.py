@@ -126,6 +126,7 @@ def test_the_moments_of_compliant_contact():
     close(force.f_ext[0, 3:], force.moment[0], 1e-9)
 
 
+@pytest.mark.slow
 def test_a_pair_has_opposite_moments():
     """Two balls that touch, without gravity, keep their momentum."""
     model = free_bodies(2, (0, 0, 0))
@@ -198,6 +199,7 @@ def test_the_derivatives_of_a_step_with_moments(speed):
     close(found, (at(h) - at(-h)) / (2 * h), 1e-5)
 
 
+@pytest.mark.slow
 def test_batches_and_single_precision_of_moments():
     rng = np.random.default_rng(0)
     v = rng.normal(size=(70, 6))
@@ -209,6 +211,7 @@ def test_batches_and_single_precision_of_moments():
         close(np.asarray(single.v[i], float), one.v, 1e-3)
 
 
+@pytest.mark.slow
 def test_a_torsional_moment_alone_needs_one_row():
     """The same motion as with a rolling moment of zero."""
     v = np.array([0.3, 0, 0, 0.5, 1, 6.0])

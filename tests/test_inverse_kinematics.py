@@ -1158,6 +1158,7 @@ def test_a_restart_without_success_changes_nothing():
     assert max(iterations) > 32
 
 
+@pytest.mark.slow
 def test_targets_are_reached_with_a_posture_as_without():
     """The tip of an arm reaches random points from one start, with a strong posture far away."""
     arm, rng = planar(), np.random.default_rng(0)
@@ -1203,6 +1204,7 @@ def test_a_restart_keeps_locked_joints(arm):
     assert found.stationary
 
 
+@pytest.mark.slow
 def test_solutions_in_single_precision_reach_the_default_tolerance():
     """All of 100 random targets near the start."""
     arm, rng = planar().astype(np.float32), np.random.default_rng(0)

@@ -202,6 +202,7 @@ def test_rounding_in_single_precision():
     assert np.max(np.abs(np.array(rbd.forward_dynamics(*operands)) - exact)) > 1e-4 * size
 
 
+@pytest.mark.slow
 def test_the_depth_is_logarithmic():
     """For twice the links the programs grow by a constant; loops are over the rows of 6x6."""
 

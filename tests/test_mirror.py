@@ -90,6 +90,7 @@ def image(params, joints, physics):
     )
 
 
+@pytest.mark.slow
 def test_the_image_of_a_step_is_a_step_of_the_image(key):
     """With rewards and observations; the ground pushes one foot."""
     params, mirror = the_robot()

@@ -56,6 +56,7 @@ def test_inertias_and_velocities(state):
     close(robot.bodies.cinert(robot.model, far)[1:], data.cinert[2:], 1e-13)
 
 
+@pytest.mark.slow
 def test_contact_forces(state):
     """Random impulses on all contacts act in MuJoCo as `xfrc_applied` on the bodies."""
     compiled, data, robot, q, _ = state

@@ -121,6 +121,7 @@ def test_each_algorithm_takes_padded_robots(name):
     compare(independent(), ALGORITHMS[name], 1e-10)
 
 
+@pytest.mark.slow
 def test_contacts_of_a_fixed_and_a_floating_robot():
     """The first robot floats and has two spheres on one link; the second stands on a joint.
 

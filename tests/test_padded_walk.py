@@ -90,6 +90,7 @@ def own_physics(i, physics):
     )
 
 
+@pytest.mark.slow
 def test_each_robot_moves_and_is_rewarded_as_in_its_own_environment():
     env, robots = both(), both().robots()
     assert env.action_size == 5

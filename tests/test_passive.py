@@ -171,6 +171,7 @@ POLYNOMIAL = JointSprings(
 )
 
 
+@pytest.mark.slow
 def test_polynomial_springs_have_an_energy():
     """The force is minus the gradient of the energy, and its derivatives at rest are finite."""
 

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import jaxrbd as rbd
 from jaxrbd import envs
@@ -39,6 +40,7 @@ def test_pushes_have_the_mean_time_between_them():
     assert abs(np.mean(pushed) - 0.2) < 0.03
 
 
+@pytest.mark.slow
 def test_a_step_with_a_push_starts_with_its_velocity():
     """In the air, the velocity after the step is changed by the push, but for the rotation."""
     params = ENV.default_params()

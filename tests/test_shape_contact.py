@@ -722,6 +722,7 @@ def test_the_distances_of_a_step_and_of_a_force_have_no_margin():
     np.testing.assert_allclose(force.distance, expected, atol=1e-15)
 
 
+@pytest.mark.slow
 def test_a_pair_in_the_other_order_has_the_opposite_contacts():
     """For two kinds of shapes, a box, and a shape and a half-space, apart."""
     model = free_body()

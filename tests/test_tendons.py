@@ -185,6 +185,7 @@ def test_moment_arms_are_the_derivatives_of_the_lengths(states, results):
     np.testing.assert_allclose(change, np.einsum("nij,nj->ni", arms, dv), atol=1e-8)
 
 
+@pytest.mark.slow
 def test_derivatives_of_moment_arms_and_of_all_parameters(states):
     """Forward and reverse mode, against central differences."""
     *_, q, v = states

@@ -64,6 +64,7 @@ def without_working_set(model, scene, others):
     return working_set.partitions_of(model, scene, others)._replace(working=None)
 
 
+@pytest.mark.slow
 def test_a_working_set_gives_the_step_of_all_contacts(monkeypatch):
     """In a batch of states, in some of which more contacts act than the set has.
 
