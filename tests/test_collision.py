@@ -261,6 +261,47 @@ def test_the_depth_of_boxes_is_the_least_of_the_fifteen_axes(rng):
     np.testing.assert_allclose(found[overlap], largest[overlap], atol=1e-13)
 
 
+def depth_of_hulls(a, b):
+    """The largest separation of two sets of corners: of the faces, and across two edges."""
+    hulls, edges = [ConvexHull(x) for x in (a, b)], []
+    for hull, x in zip(hulls, (a, b)):
+        ends = {tuple(sorted(p)) for s in hull.simplices for p in itertools.combinations(s, 2)}
+        edges.append(np.array([x[j] - x[i] for i, j in ends]))
+    across = np.cross(edges[0][:, None], edges[1][None]).reshape(-1, 3)
+    length = np.linalg.norm(across, axis=1, keepdims=True)
+    across = (across / np.maximum(length, 1e-300))[length[:, 0] > 1e-9]
+    faces = hulls[0].equations[:, :3], -hulls[1].equations[:, :3]
+    n = np.concatenate([*faces, across, -across]).T
+    return np.max(np.min(b @ n, axis=0) - np.max(a @ n, axis=0))
+
+
+@pytest.mark.slow
+def test_the_depth_of_hulls_is_the_least_of_their_faces_and_edges():
+    """Four of a hundred need more than one first direction."""
+    n, rng = 400, np.random.default_rng(0)
+    corners = rng.normal(size=(2, n, 24, 3))
+    corners /= np.linalg.norm(corners, axis=3, keepdims=True)
+    corners *= rng.uniform(0.3, 1, (2, n, 1, 3)) * rng.uniform(0.7, 1, (2, n, 24, 1))
+    R = np.asarray(jax.vmap(so3.exp)(jnp.asarray(2 * rng.normal(size=(n, 3)))))
+    p = 0.35 * rng.normal(size=(n, 3))
+    placed = np.einsum("nij,nkj->nki", R, corners[0]) + p[:, None]
+    expected = np.array([depth_of_hulls(a, b) for a, b in zip(placed, corners[1])])
+    parts = [[ConvexMesh(x) for x in xs] for xs in corners]
+    m = max(len(part.normals) for part in itertools.chain(*parts))
+    parts = [
+        [eqx.tree_at(lambda x: x.normals, x, np.resize(x.normals, (m, 3))) for x in shapes]
+        for shapes in parts
+    ]
+    a, b = (jax.tree.map(lambda *x: jnp.stack(x), *shapes) for shapes in parts)
+    still = Pose(jnp.broadcast_to(jnp.eye(3), (n, 3, 3)), jnp.zeros((n, 3)))
+    found = separate()(a, Pose(jnp.asarray(R), jnp.asarray(p)), b, still).distance
+    overlaps = expected < -1e-6
+    excess = (expected - found)[overlaps] / -expected[overlaps]
+    assert len(excess) > 0.8 * n
+    assert np.min(excess) > -1e-9
+    assert np.mean(excess > 0.01) < 0.01
+
+
 def degenerate_boxes(rng, n):
     """Boxes that are flat, aligned or turned by simple angles, with small deviations or any."""
     a, b = rng.choice([0, 0.01, 0.1, 0.25, 0.5, 1, 2], (2, n, 3))

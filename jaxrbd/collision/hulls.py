@@ -38,7 +38,7 @@ def nearer_points(
     The results are u, the corners whose triangles have the nearest points, and whether more
     iterations may find nearer ones. If the cores overlap, u and the corners are any.
     """
-    if not _has_hull(pair):
+    if not has_hull(pair):
         u, inexact = nearest_point(pair, u, iterations)
         return u, corners, inexact
     found, u_corners, farthest, inexact = _nearer_corners(
@@ -69,13 +69,14 @@ def nearer_points(
 _CURVED = CylinderCore | EllipsoidCore
 
 
-def _has_hull(pair: CorePair) -> bool:
+def has_hull(pair: CorePair) -> bool:
+    """Whether one of the cores is a convex hull."""
     return isinstance(pair.a, HullCore) or isinstance(pair.b, HullCore)
 
 
 def first_corners(pair: CorePair) -> Array:
     """The first corners (3, 2) for `nearer_points`: the farthest ones towards the other core."""
-    if not _has_hull(pair):
+    if not has_hull(pair):
         return jnp.zeros((3, 2), jnp.int32)
     center = jnp.zeros_like(pair.p)
     pair = _with_point(pair, center)

@@ -12,7 +12,8 @@ depth is the length of the shortest translation after which the shapes only touc
   direction a third one. The first direction is the best of the axes of both cores, their cross
   products, the normals of the faces of hulls, directions across the edges of boxes beside hulls,
   the direction of the centres, and directions that are spread over the sphere. The result is a
-  local maximum of the separation, and nearly always the largest.
+  local maximum of the separation, and nearly always the largest. With a hull, a deep overlap is
+  searched from several first directions.
 - Two boxes, segments or points: `boxes.py` finds the direction and the points without iterations.
   `segments.py`, `segment_boxes.py` and `segment_cylinders.py` have shorter formulas for segments.
 - Hulls: `hulls.py` finds the nearest points and the triangles of corners that contain them. The
@@ -44,7 +45,7 @@ from .._math.tiles import repeat_in_blocks
 from ..spatial import Pose, transform_point
 from .boxes import nearest_points, widest_directions
 from .cores import BoxCore, Core, HullCore
-from .hulls import first_corners, nearer_points, with_triangles
+from .hulls import first_corners, has_hull, nearer_points, with_triangles
 from .nearest import CorePair, inverse, linearization
 
 # Iterations of a visit of a block of pairs.
@@ -56,6 +57,13 @@ GAP = 0.03
 # The third candidate for the next direction changes it by this factor times the change of the first
 # candidate.
 _EXTRAPOLATION = 8.0
+# With a hull, an overlap that is deeper than this fraction of the size is searched from several
+# first directions, at most `_STARTS`. The cosine of the angle between two of them is at most
+# `_APART`. Of 1,389 pairs of hulls with 32 corners, one start left 4.6 % of the overlaps more than
+# 1 % too deep, all of them deeper than 0.06 of the size; four starts left 0.3 %.
+_DEEP, _STARTS, _APART = 0.05, 4, 0.97
+# From a first direction, the separation grows by less than this fraction of the size.
+_GAIN = 0.1
 
 
 def _spread_directions(count: int) -> np.ndarray:
@@ -346,7 +354,10 @@ class _Search(NamedTuple):
     - `touch`: the touch so far; `s` (3,): the movement of b;
     - `next` (): a value of `_Next`;
     - `visits` (): the number of visits for this direction;
-    - `rounds` (): the number of directions so far.
+    - `rounds` (): the number of directions so far, since the last first direction;
+    - `starts` (): the number of first directions so far;
+    - `best`: for a pair with a hull, the best touch of the first directions that are complete, or
+      None for other pairs. `width` (): the separation along its n.
     """
 
     touch: Touch
@@ -354,6 +365,9 @@ class _Search(NamedTuple):
     next: Array
     visits: Array
     rounds: Array
+    starts: Array
+    best: Touch | None
+    width: Array
 
 
 @jax.jit
@@ -365,7 +379,10 @@ def _find_touch(pair: CorePair) -> Touch:
     u = pair.p if isinstance(pair.b, HullCore) else pair.b.nearest(pair.p)[0]
     up = jnp.asarray([0, 0, 1], u.dtype)
     touch = Touch(up, jnp.zeros_like(u[0]), u, zero > 0, first_corners(pair))
-    search = _Search(touch, jnp.zeros_like(u), zero + _Next.APPROACH, zero, zero)
+    best = touch if has_hull(pair) else None
+    search = _Search(
+        touch, jnp.zeros_like(u), zero + _Next.APPROACH, zero, zero, zero, best, touch.gap - jnp.inf
+    )
     return repeat_in_blocks(_visit, pair, search).touch
 
 
@@ -399,8 +416,8 @@ def _visit(pair: CorePair, search: _Search) -> tuple[_Search, Array]:
     them.
     """
     for value, change in (
-        (_Next.FIRST_DIRECTION, _with_first_direction),
         (_Next.NEXT_DIRECTION, _with_next_direction),
+        (_Next.FIRST_DIRECTION, _with_first_direction),
     ):
         needed = search.next == value
         search = lax.cond(
@@ -425,8 +442,16 @@ def _with_first_direction(pair: CorePair, search: _Search) -> _Search:
     """The search from the best of the first directions."""
     size = pair.a.extent() + pair.b.extent()
     gap = jnp.maximum(GAP * size, jnp.finfo(size.dtype).eps)
-    touch = search.touch._replace(n=_first_direction(pair), gap=gap)
-    return _from_direction(pair, search, touch)
+    directions = _first_directions(pair)
+    first = directions[jnp.minimum(search.starts, len(directions) - 1)]
+    touch = search.touch._replace(n=first, gap=gap)
+    search = search._replace(rounds=jnp.zeros_like(search.rounds), starts=search.starts + 1)
+    following = _from_direction(pair, search, touch)
+    if search.best is None:
+        return following
+    hopeless = pair.width(first) + _GAIN * size < search.width
+    ended = search._replace(touch=search.best, next=jnp.full_like(search.next, _Next.END))
+    return jax.tree.map(partial(jnp.where, hopeless), ended, following)
 
 
 def _with_next_direction(pair: CorePair, search: _Search) -> _Search:
@@ -445,6 +470,14 @@ def _with_next_direction(pair: CorePair, search: _Search) -> _Search:
     better = (widths[best] > widths[0] + 4 * eps * size) & (search.rounds < _ROUNDS)
     next_round = _from_direction(pair, search, touch._replace(n=directions[best]))
     ended = search._replace(next=jnp.full_like(search.next, _Next.END))
+    if search.best is not None:
+        improves = widths[0] > search.width
+        kept = jax.tree.map(partial(jnp.where, improves), touch, search.best)
+        width = jnp.where(improves, widths[0], search.width)
+        again = (width < -_DEEP * size) & (search.starts < _STARTS)
+        following = jnp.where(again, _Next.FIRST_DIRECTION, _Next.END).astype(search.next.dtype)
+        ended = search._replace(touch=kept, next=following, best=kept, width=width)
+        next_round = next_round._replace(best=search.best, width=search.width)
     return jax.tree.map(partial(jnp.where, better), next_round, ended)
 
 
@@ -452,7 +485,8 @@ def _from_direction(pair: CorePair, search: _Search, touch: Touch) -> _Search:
     """The search for the nearest points after b has moved along the direction of a touch."""
     s = touch.movement(pair.width(touch.n), touch.n)
     iterate = jnp.full_like(search.next, _Next.ITERATE)
-    return _Search(touch, s, iterate, jnp.zeros_like(search.visits), search.rounds + 1)
+    visits = jnp.zeros_like(search.visits)
+    return search._replace(touch=touch, s=s, next=iterate, visits=visits, rounds=search.rounds + 1)
 
 
 def _with_nearest_points(pair: CorePair, search: _Search) -> _Search:
@@ -472,16 +506,17 @@ def _with_nearest_points(pair: CorePair, search: _Search) -> _Search:
     found = Touch(
         jnp.where(apart, n, touch.n), jnp.where(apart, length, touch.gap), u, apart, corners
     )
-    found = _Search(
-        found, search.s, jnp.where(more, search.next, after), search.visits + 1, search.rounds
+    found = search._replace(
+        touch=found, next=jnp.where(more, search.next, after), visits=search.visits + 1
     )
     ended = search.next == _Next.END
     return jax.tree.map(partial(jnp.where, ended), search, found)
 
 
-def _first_direction(pair: CorePair) -> Array:
-    """The direction with the largest separation.
+def _first_directions(pair: CorePair) -> Array:
+    """The direction with the largest separation, (1, 3); `_STARTS` directions with a hull.
 
+    Each of the others has the largest separation of those that are far from the directions before.
     The directions are `_DIRECTIONS`, the axes of core a, their cross products with the axes of b,
     the direction of the centres, the opposites of these, and the normals of hulls. For a hull and a
     box or a segment they are also those of `_CIRCLES`: the best direction can be across two edges.
@@ -501,7 +536,11 @@ def _first_direction(pair: CorePair) -> Array:
         if isinstance(pair.a, BoxCore):
             directions.append(matmul(circles, pair.R.T))
     directions = jax.vmap(unit, (0, None))(jnp.concatenate(directions), fixed[-1])
-    return directions[jnp.argmax(jax.vmap(pair.width)(directions))]
+    widths, found = jax.vmap(pair.width)(directions), []
+    for _ in range(_STARTS if has_hull(pair) else 1):
+        found.append(directions[jnp.argmax(widths)])
+        widths = jnp.where(matmul(directions, found[-1]) > _APART, -jnp.inf, widths)
+    return jnp.stack(found)
 
 
 def _damped_inverse(M: Array) -> Array:
