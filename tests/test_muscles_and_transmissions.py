@@ -208,6 +208,73 @@ def test_limits_of_joints_tendons_and_actuators_together():
     assert 0 < clipped < 20
 
 
+# Position servos of angles, and actuators that are like them but for one number.
+ANGLES = """
+<mujoco>
+  <worldbody>
+    <site name="world" euler="20 0 50"/>
+    <body name="body"><joint name="ball" type="ball"/><geom size="0.1"/>
+      <site name="site" pos="0.1 0 0" euler="0 30 0"/>
+      <body name="wheel" pos="0 0 0.2"><joint name="wheel" axis="0 0 1"/><geom size="0.1"/></body>
+    </body>
+  </worldbody>
+  <actuator>
+    <position joint="ball" gear="0 0 1" kp="3"/>
+    <position jointinparent="ball" gear="0.1 0.2 0.3" kp="2" kv="0.4" ctrlrange="-9 9"/>
+    <position site="site" refsite="world" gear="0 0 0 0 2 0" kp="5"/>
+    <position site="site" refsite="world" gear="0 0.1 0 0 2 0" kp="5"/>
+    <position joint="ball" gear="1 0 0" kp="3" timeconst="0.1"/>
+    <intvelocity joint="ball" gear="0 1 0" kp="3" actrange="-20 20"/>
+    <general joint="ball" gear="0 0 1" gainprm="3" biastype="affine" biasprm="0.5 -3 -1"/>
+    <general joint="ball" gear="0 0 1" gainprm="3" biastype="affine" biasprm="0 -2 0"/>
+    <general joint="ball" gear="0 0 1" gaintype="affine" gainprm="3" biastype="affine"
+      biasprm="0 -3 0"/>
+    <position joint="wheel" kp="3"/>
+    <motor joint="ball" gear="0 0 1"/>
+  </actuator>
+</mujoco>
+"""
+
+
+def test_servos_of_angles_go_the_shortest_way(rng):
+    """As in MuJoCo; also the servo of a contact step, before the step."""
+    compiled = mujoco.MjModel.from_xml_string(ANGLES)
+    imported = from_mujoco(compiled)
+    model, actuators, n = imported.model, imported.actuators, compiled.nu
+    plain = eqx.tree_at(lambda x: x.periods, actuators, np.full(n, np.inf))
+
+    @jax.jit
+    def forces(q, v, control):
+        kinematics = rbd.forward_kinematics(model, q)
+        lengths, J = transmission_lengths_and_arms(model, actuators.coupled, kinematics)
+        servo = contact.servo_of_actuators(actuators, model, q, control)[0].tendons
+        error, error_rate = servo.length - lengths, servo.rate - J @ v
+        by_servo = servo.stiffness * error + servo.damping * error_rate
+        found = (x.states(model, q, v, control).force for x in (actuators, plain))
+        return *found, jnp.where(servo.stiffness > 0, by_servo, jnp.nan)
+
+    data, moved = mujoco.MjData(compiled), 0
+    drives_no_joint = np.array([joint is None for joint in actuators.joints])
+    dynamic = compiled.actuator_actadr >= 0
+    for _ in range(20):
+        data.qpos[:], data.qvel[:] = rng.normal(size=5), rng.normal(size=4)
+        mujoco.mj_normalizeQuat(compiled, data.qpos)
+        data.ctrl[:], data.act[:] = rng.uniform(-15, 15, n), rng.uniform(-15, 15, compiled.na)
+        mujoco.mj_forward(compiled, data)
+        control = np.where(dynamic, np.append(data.act, 0)[compiled.actuator_actadr], data.ctrl)
+        coordinates = model, imported.coordinates
+        q, v = our_state(coordinates, data.qpos.copy(), data.qvel.copy())
+        found, unmoved, by_servo = forces(q, v, control)
+        close(found, data.actuator_force, 1e-12)
+        moved += np.abs(unmoved - found) > 1e-9
+        expected = np.where(np.isnan(by_servo), by_servo, found[drives_no_joint])
+        np.testing.assert_allclose(by_servo, expected, rtol=1e-12, atol=1e-12)
+    assert np.all((moved > 3) == np.isfinite(actuators.periods))
+    for periods, message in (([1.0], "periods has"), (np.zeros(n), "above 0 in each entry")):
+        with pytest.raises(rbd.ArgumentError, match=message):
+            AffineActuators(n * ["wheel"], periods=periods)
+
+
 @pytest.mark.slow
 def test_kinematics_in_place_of_q(robot):
     _, data, q, v, _ = state(np.random.default_rng(1), robot)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
@@ -51,7 +51,7 @@ class AffineActuators(eqx.Module):
     `dl = gear_i dx`, for the coordinate x of its joint or the length x of its tendon or its other
     transmission, and the rate dx. Its force is
 
-        u = clip(control_i, control_range_i)
+        u = clip(control_i, control_range_i), moved by whole periods to within half a period of l
         gain = gain_i . [1, l, dl] + (gain of the muscle i)
         bias = bias_i . [1, l, dl] + (bias of the muscle i)
         f = clip(share (gain u + bias), force_range_i)
@@ -83,12 +83,15 @@ class AffineActuators(eqx.Module):
     - `muscles`: `Muscles` with n entries, or None. The peak force of actuators that are no muscles
       is 0;
     - `limited_joints`: names of joints with one degree of freedom; by default `driven_joints`, the
-      different joints in the order in which `joints` first names them.
+      different joints in the order in which `joints` first names them;
+    - `periods`: (n,), above 0; infinite where u is not moved, as by default. If the length is an
+      angle, a position servo with the period of a turn goes the shortest way.
 
     A value beyond its bounds has the derivative zero, and a value at a bound has the derivative
-    one. Raises ArgumentError for a wrong shape, a value that is NaN, and a lower bound above the
-    upper bound. Source: MuJoCo, chapter "Computation", section "Actuation model". The control of an
-    actuator with activation dynamics is the result of a `Filter`.
+    one. Raises ArgumentError for a wrong shape, a value that is NaN, a lower bound above the
+    upper bound, and a period that is not above 0. Source: MuJoCo, chapter "Computation", section
+    "Actuation model". The control of an actuator with activation dynamics is the result of a
+    `Filter`.
     """
 
     joints: tuple[str | None, ...] = eqx.field(static=True)
@@ -107,6 +110,7 @@ class AffineActuators(eqx.Module):
     joint_force_range: Float[arguments.Parameter, "m 2"]
     tendon_force_range: Float[arguments.Parameter, "k 2"]
     muscles: Muscles | None
+    periods: Float[arguments.Parameter, " n"] | None
 
     def __init__(
         self,
@@ -121,6 +125,7 @@ class AffineActuators(eqx.Module):
         tendon_force_range: ArrayLike | Sequence | None = None,
         muscles: Muscles | None = None,
         limited_joints: Sequence[str] | None = None,
+        periods: ArrayLike | Sequence | None = None,
     ):
         given = arguments.entries(joints)
         if given is None:
@@ -164,6 +169,10 @@ class AffineActuators(eqx.Module):
         self.force_range = ranges(force_range, "force_range", n)
         self.joint_force_range = ranges(joint_force_range, "joint_force_range", m)
         self.tendon_force_range = ranges(tendon_force_range, "tendon_force_range", k)
+        self.periods = None
+        if periods is not None:
+            self.periods = parameters(periods, "periods", np.full(n, np.inf))
+            arguments.require(self.periods, lambda x: x > 0, "periods", "above 0 in each entry")
 
     @property
     def values(self) -> tuple[arguments.Parameter, ...]:
@@ -274,6 +283,7 @@ def _states_and_outputs(
     order = np.array(actuators.outputs, int)
     length, rate = gear * lengths[order], gear * rates[order]
     control = clip_within(control, control_range[:, 0], control_range[:, 1])
+    control = near_lengths(actuators, control, length)
     gain, bias = gain_and_bias(actuators, length, rate)
     force = gain * control + bias
     first, k = len(index.v), len(actuators.tendons)
@@ -314,6 +324,19 @@ def _shares_of_tendons(actuators: AffineActuators, forces: Array) -> Float[Array
     bounded = clip_within(forces, limits[:, 0], limits[:, 1])
     outside = (bounded != forces) & (forces != 0)
     return jnp.where(outside, bounded / jnp.where(outside, forces, 1), 1)
+
+
+def near_lengths(
+    actuators: AffineActuators, control: Float[Array, " n"], length: Float[Array, " n"]
+) -> Float[Array, " n"]:
+    """The controls, moved by whole periods to within half a period of the lengths."""
+    if actuators.periods is None:
+        return control
+    period = jnp.asarray(actuators.periods, control.dtype)
+    has_period = jnp.isfinite(period)
+    period = jnp.where(has_period, period, 1)
+    turns = lax.stop_gradient(jnp.round((control - length) / period))
+    return control - jnp.where(has_period, turns * period, 0)
 
 
 def gain_and_bias(

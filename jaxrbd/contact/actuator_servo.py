@@ -18,6 +18,7 @@ from jaxtyping import Float
 from .._math.clip import clip_within
 from .._math.linear import matmul
 from ..actuators import PD, AffineActuators
+from ..actuators.affine import near_lengths
 from ..actuators.joint_values import joints_of_dofs, values_of_dofs
 from ..actuators.muscle import muscle_forces
 from ..actuators.transmissions import transmission_lengths_and_arms
@@ -46,10 +47,11 @@ def servo_of_actuators(
 
     An actuator applies the force `c - k x - d u` to its joint, its tendon or its transmission,
     where c, k and d are affine functions of the clipped control, x is the coordinate or the length,
-    and u its rate. If the stiffness k or the damping d is not zero, the servo applies this force,
-    with the x and u after the step. Otherwise tau has the force c. So
-    `contact_step(..., tau, dt, servo=servo)` is stable for any gains. With the forces
-    `actuators(model, q, v, control)` in tau, it is stable only for small gains.
+    and u its rate. The `periods` move the control according to the lengths before the step. If the
+    stiffness k or the damping d is not zero, the servo applies this force, with the x and u after
+    the step. Otherwise tau has the force c. So `contact_step(..., tau, dt, servo=servo)` is stable
+    for any gains. With the forces `actuators(model, q, v, control)` in tau, it is stable only for
+    small gains.
 
     tau has the force of a muscle at the state before the step, and the servo changes it during the
     step, with the k and d of the tangent of the force. Its k is zero where a muscle pulls less if
@@ -89,6 +91,9 @@ def servo_of_actuators(
         kinematics = forward_kinematics.unchecked(model, q)
         lengths, J = transmission_lengths_and_arms(model, actuators.coupled, kinematics)
     coordinates = np.array([model.joint(name).q.start for name in joints], int)
+    if actuators.periods is not None:
+        x = jnp.concatenate([q[coordinates], lengths])
+        control = near_lengths(actuators, control, gear * x[place])
     # The force on the joint or the tendon is terms . [1, gear x, gear u].
     terms = gear[None] * (gain * control[:, None] + bias).T
     terms = terms * jnp.stack([jnp.ones_like(gear), -gear, -gear])

@@ -100,6 +100,7 @@ def read_actuators(source: Source, tendons: Tendons, sites: dict[str, str]) -> R
         tendon_force_range=_bounds(tendon_range[tendon_ids], tendon_limited[tendon_ids]),
         muscles=_read_muscles(source, kept, disabled),
         limited_joints=[source.joints[joint] for joint in joints],
+        periods=_periods(source, kept, driven),
     )
     filters = _read_filter(
         source, kept, filtered, disabled, np.where(filtered[:, None], control_range, unbounded)
@@ -155,6 +156,32 @@ def _driven(
         body = source.bodies[m.jnt_bodyid[first]]
         return FrameForce(body, linear, angular, "world", "world" if in_parent else "frame")
     return BallTorque(joint, linear, in_parent)
+
+
+def _periods(
+    source: Source, kept: list[int], driven: list[str | Tendon | Transmission]
+) -> np.ndarray | None:
+    """The periods (n,) of position servos whose length is an angle; None if there are none.
+
+    MuJoCo moves the control of such a servo by whole turns. It is a servo if its gain is the
+    negative of the coefficient of the length in its bias.
+    """
+    m = source.m
+    periods = np.full(len(kept), np.inf)
+    for place, (i, transmission) in enumerate(zip(kept, driven)):
+        kinds = (
+            source.kind("Gain", m.actuator_gaintype[i]),
+            source.kind("Bias", m.actuator_biastype[i]),
+        )
+        if kinds != ("fixed", "affine") or m.actuator_gainprm[i, 0] != -m.actuator_biasprm[i, 1]:
+            continue
+        gear = source.gears(i)
+        if isinstance(transmission, BallTorque):
+            periods[place] = 2 * np.pi * np.linalg.norm(gear[:3])
+        elif isinstance(transmission, FrameDisplacement) and not np.any(gear[:3]):
+            periods[place] = 2 * np.pi * np.linalg.norm(gear[3:])
+    periods = np.where(periods > 0, periods, np.inf)
+    return periods if np.any(np.isfinite(periods)) else None
 
 
 def _coefficients(source: Source, what: str, kinds: np.ndarray, values: np.ndarray) -> np.ndarray:
