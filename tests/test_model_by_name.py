@@ -101,9 +101,9 @@ def test_a_payload_is_a_body_welded_to_the_frame(rng):
         arm.with_payload(arm.frame_names[0], 1.0)
     with pytest.raises(rbd.ArgumentError, match="no frame 'hook'"):
         arm.with_payload("hook", 1.0)
-    with pytest.raises(rbd.ArgumentError, match=r"center_of_mass has shape \(2,\), expected"):
+    with pytest.raises(rbd.ArgumentError, match=r"center_of_mass has shape \(2,\) .* expected"):
         arm.with_payload(frame, 1.0, (0.1, 0.2))
-    with pytest.raises(rbd.ArgumentError, match=r"mass has shape \(1,\), expected \(\)"):
+    with pytest.raises(rbd.ArgumentError, match=r"mass has shape \(1,\) .* expected \(\)"):
         arm.with_mass(arm.body_names[0], jnp.ones(1))
 
 

@@ -27,3 +27,15 @@ def test_inertia_of_a_free_body():
     q = zoo.state(model)[0]
     inertia = rbd.algorithms.operational_space_inertia(model, q, ("l0",), "local")
     close(inertia, spatial.inertia_matrix(model.inertia[0]), 1e-12)
+
+
+def test_too_few_dofs_have_no_inertia_without_damping():
+    """Three dofs for one frame, and nine for two frames of which each has six."""
+    chain = zoo.chain(3)
+    fork = zoo.build(["free_flyer", "revolute", "revolute", "prismatic"], [-1, 0, 1, 0])
+    for model, frames in ((chain, ("l2",)), (fork, ("l2", "l3"))):
+        q = zoo.state(model)[0]
+        found = rbd.algorithms.operational_space_inertia(model, q, frames)
+        assert jnp.all(jnp.isnan(found))
+        damped = rbd.algorithms.operational_space_inertia(model, q, frames, damping=0.5)
+        assert jnp.all(jnp.isfinite(damped))

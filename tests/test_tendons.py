@@ -499,6 +499,10 @@ def test_a_step_has_the_acceleration_of_the_dynamics(stiffness, damping):
     np.testing.assert_allclose(bare, rbd.forward_dynamics(BOB.model, q, v, jnp.zeros(2)))
 
 
+def test_no_tendons_act():
+    assert Tendons([], stiffness=[]).only_acting().tendons == ()
+
+
 def test_the_derivatives_of_a_step():
     """With respect to the state and all properties, where each property acts."""
     q, v = jnp.array([-0.2, 0.3]), jnp.array([-0.4, -1.0])

@@ -6,6 +6,7 @@ The lag may be traced.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -60,14 +61,10 @@ class Delay(eqx.Module):
         an array that is not of floats, or that does not have the shape of a lag (n,).
         """
         command = jax.tree.map(jnp.asarray, command)
-        lags = np.shape(self.lag)
         for path, x in jax.tree_util.tree_leaves_with_path(command):
             if not jnp.issubdtype(x.dtype, jnp.floating):
                 raise ArgumentError(f"{_named(path)} has dtype {x.dtype}, expected floats")
-            if lags not in ((), x.shape):
-                raise ArgumentError(
-                    f"{_named(path)} has shape {x.shape}, expected {lags}, the shape of the lag"
-                )
+            self._require_shape_of_lag(path, x)
         return jax.tree.map(lambda x: jnp.broadcast_to(x, (self.length + 1, *x.shape)), command)
 
     def push(self, past: PyTree, command: PyTree) -> tuple[PyTree, PyTree]:
@@ -85,6 +82,7 @@ class Delay(eqx.Module):
             )
         leaves = jax.tree_util.tree_leaves_with_path(command)
         for (path, x), commands in zip(leaves, jax.tree.leaves(past)):
+            self._require_shape_of_lag(path, x)
             expected = (self.length + 1, *x.shape), x.dtype
             if (commands.shape, commands.dtype) != expected:
                 raise ArgumentError(
@@ -93,6 +91,13 @@ class Delay(eqx.Module):
                     f"{self.length + 1} rows"
                 )
         return _push(self, past, command)
+
+    def _require_shape_of_lag(self, path: Any, x: Array) -> None:
+        lags = np.shape(self.lag)
+        if lags not in ((), x.shape):
+            raise ArgumentError(
+                f"{_named(path)} has shape {x.shape}, expected {lags}, the shape of the lag"
+            )
 
 
 @jax.jit

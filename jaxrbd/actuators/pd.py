@@ -67,6 +67,7 @@ class PD(eqx.Module):
         Raises ArgumentError for an unknown joint, a joint that is named twice, and a joint that
         follows others.
         """
+        joints = arguments.names(joints, "joints")
         owner, n = joints_of_dofs(model, joints), len(joints)
         return cls(
             values_of_dofs(owner, stiffness, n, "stiffness", 0.0),

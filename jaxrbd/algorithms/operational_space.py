@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
@@ -49,12 +50,24 @@ def operational_space_inertia(
     """Operational-space inertia `(J M^-1 J^T + damping 1)^-1` of k frames, (6k, 6k).
 
     Arguments as for `delassus_matrix`; `damping` is added to each diagonal entry of `J M^-1 J^T`.
-    The unit of `damping` is 1/kg in linear rows and 1/(kg m^2) in angular rows. Without damping the
-    result is not finite where J does not have full row rank, for example where fewer than six dofs
-    move a frame, or in a singular configuration. Raises ArgumentError for an unknown frame or
+    The unit of `damping`, 0 or more, is 1/kg in linear rows and 1/(kg m^2) in angular rows. Without
+    damping the result is NaN if fewer than six dofs move a frame, or fewer than 6k all frames. In a
+    singular configuration without damping, the result is not finite or has entries of the size of 1
+    over the eps of the dtype. Raises ArgumentError for an unknown frame or
     reference. Source: Khatib (1987), equation 51.
     """
     damping = arguments.number(model, damping, "damping")
     D = delassus_matrix.unchecked(model, q, frames, reference)
     one = jnp.eye(len(D), dtype=model.dtype)
-    return inverse_form(D + damping * one, one)
+    inertia = inverse_form(D + damping * one, one)
+    if not _can_have_full_rank(model, frames):
+        inertia = jnp.where(damping > 0, inertia, jnp.nan)
+    return inertia
+
+
+def _can_have_full_rank(model: Model, frames: tuple[str | int, ...]) -> bool:
+    """Whether at least six dofs move each of k frames, and at least 6k dofs move all frames."""
+    bodies = np.array([model.frame_bodies[model.frame_index(frame)] for frame in frames], int)
+    moves = model.topology.movers(bodies)[:, np.array(model.topology.dof_body, int)]
+    enough = min(np.sum(np.any(moves, axis=0)), model.nv) >= 6 * len(frames)
+    return bool(enough and np.all(np.sum(moves, axis=1) >= 6))

@@ -133,7 +133,14 @@ class DistancePairs(eqx.Module):
     simplified: tuple[str, ...] = eqx.field(static=True, default=())
 
     def __check_init__(self):
-        for i, j in self.members:
+        for place, shape in enumerate(self.shapes):
+            if not isinstance(shape, PlacedShape):
+                raise ArgumentError(f"shapes[{place}] is {shape!r}, expected a PlacedShape")
+        for pair in self.members:
+            is_pair = isinstance(pair, tuple | list) and len(pair) == 2
+            if not is_pair or not all(isinstance(i, int | np.integer) for i in pair):
+                raise ArgumentError(f"members has {pair!r}, expected pairs of indices of shapes")
+            i, j = pair
             if not (0 <= i < len(self.shapes) and 0 <= j < len(self.shapes)) or i == j:
                 raise ArgumentError(
                     f"members has the pair {(i, j)}, expected two different indices of "
@@ -205,7 +212,8 @@ def pairs_of(
 
 def _link_pair(model: Model, pair: Sequence[Any]) -> frozenset[int | str]:
     """The frames of two links; the name of a link that is not in the model."""
-    names = list(pair[:2]) if not isinstance(pair, str) else []
+    entries = arguments.entries(pair) if isinstance(pair, Sequence) else None
+    names = [] if entries is None else list(entries[:2])
     if len(names) != 2 or not all(isinstance(name, str) for name in names):
         raise ArgumentError(f"disabled has {pair!r}, expected pairs of names of links")
     known = model.frame_names

@@ -180,7 +180,7 @@ class State(eqx.Module):
 
     def momentum(self, frame: str = WORLD) -> Momentum:
         """The momentum of all moving bodies relative to the world."""
-        V = self.V[np.array([self._index(body) for body in self.model.body_names])]
+        V = self.V[np.array([self._index(body) for body in self.model.body_names], int)]
         roots = root_positions(self.model, self.kinematics)
         at_bodies = RootedPose(root_centred(self.kinematics), roots)
         X_FB = relative_pose(self._pose(frame), at_bodies)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import statistics
 from collections.abc import Callable
+from numbers import Real
 from typing import NamedTuple
 
 import jax
@@ -62,8 +63,8 @@ class ParameterFit(NamedTuple):
         noise is independent and Gaussian, and the prediction is nearly linear within the interval.
         Raises ArgumentError for a level that is not between 0 and 1.
         """
-        if not 0 < level < 1:
-            raise ArgumentError(f"level is {level}, expected a number between 0 and 1")
+        if not (isinstance(level, Real) and 0 < level < 1):
+            raise ArgumentError(f"level is {level!r}, expected a number between 0 and 1")
         width = statistics.NormalDist().inv_cdf(0.5 + level / 2)
         width *= np.sqrt(np.diag(self.covariance))
         middle = np.asarray(ravel_pytree(self.parameters)[0], float)
@@ -209,13 +210,15 @@ def _entry_names(start: PyTree) -> list[str]:
             raise ArgumentError(f"start{name} has dtype {x.dtype}, expected floats")
         dtypes.add(x.dtype.name)
         names += [name + "".join(f"[{i}]" for i in index) for index in np.ndindex(x.shape)]
+    if dtypes and not names:
+        raise ArgumentError("start has no entries, expected at least one parameter")
     if len(dtypes) != 1:
         raise ArgumentError(f"start has the dtypes {sorted(dtypes)}, expected floats of one dtype")
     return names
 
 
 def _finite(name: str, x: ArrayLike) -> np.ndarray:
-    values = np.asarray(x, float)
+    values = np.asarray(arguments.parameter(x, name), float)
     if not np.all(np.isfinite(values)):
         raise ArgumentError(f"{name} is not finite")
     return values

@@ -102,13 +102,12 @@ def save_model(
     header["arrays"] = [{"name": name, "shape": [*x.shape]} for name, x in arrays.items()]
     if wrong := _shape_fault(expected, {name: x.shape for name, x in arrays.items()}):
         raise ArgumentError(wrong)
-    for name in parts or {}:
-        if not isinstance(parts, Mapping) or not isinstance(name, str):
-            raise ArgumentError(f"parts is {parts!r}, expected a mapping from names to parts")
+    parts = {} if parts is None else parts
+    if not isinstance(parts, Mapping) or not all(isinstance(name, str) for name in parts):
+        raise ArgumentError(f"parts is {parts!r}, expected a mapping from names to parts")
     part_arrays: list[np.ndarray] = []
     header["parts"] = {
-        name: part_record(part, f"parts[{name!r}]", part_arrays)
-        for name, part in (parts or {}).items()
+        name: part_record(part, f"parts[{name!r}]", part_arrays) for name, part in parts.items()
     }
     header["part_arrays"] = [{"dtype": x.dtype.name, "shape": [*x.shape]} for x in part_arrays]
     all_arrays = [*arrays.values(), *part_arrays]
@@ -167,9 +166,12 @@ def _model(
         saved = np.dtype(header["dtype"]).newbyteorder("<")
     except ModelError as error:
         raise SavedFileError(str(error), file=os.fspath(path)) from error
-    wanted = np.dtype(header["dtype"] if dtype is None else dtype)
-    if wanted.name not in _DTYPES:
-        raise ArgumentError(f"dtype is {wanted}, expected float32 or float64")
+    try:
+        wanted = np.dtype(header["dtype"] if dtype is None else dtype)
+    except TypeError:
+        wanted = None
+    if wanted is None or wanted.name not in _DTYPES:
+        raise ArgumentError(f"dtype is {wanted or repr(dtype)}, expected float32 or float64")
     if wanted == np.float64 and jnp.result_type(float) != np.float64:
         raise ArgumentError(
             f"{os.fspath(path)}: the robot is in double precision, which is off in JAX: "

@@ -32,7 +32,8 @@ def describe(model: Model) -> tuple[list[Link], list[JointSpec]]:
 
     `build_model` adds the inertia of a welded link to the body that carries the link. So a welded
     link is returned as a massless link on a Fixed joint. It keeps its geometry. A link that is
-    fixed to the world keeps its inertia too.
+    fixed to the world keeps its inertia too. The new model may have the frames in another order: a
+    frame of the world that `add_frame` added before other frames comes after them.
     """
     placements = np.array(pose_matrix(robot(model).placement), float)
     frames = np.array(pose_matrix(model.frame_pose), float)
@@ -92,7 +93,7 @@ def lock_joints(model: Model, configuration: Mapping[str, Numbers | Array]) -> M
             raise ArgumentError(
                 f"joint {name!r} follows {_leaders(mimic)}: lock these joints instead"
             )
-        locked[name] = _coordinates(name, model.topology.nqs[body], given)
+        locked[name] = _coordinates(name, _joint(model, body), model.topology.nqs[body], given)
     for body, joint in enumerate(joints[: model.nb]):
         if isinstance(mimic := joint.mimic, Mimic) and mimic.joint in locked:
             locked[joint.name] = mimic.multiplier * locked[mimic.joint] + mimic.offset
@@ -107,14 +108,15 @@ def append_model(
     model: Model,
     other: Model,
     frame: str | int | None = None,
-    placement: np.ndarray | None = None,
+    placement: Pose | ArrayLike | None = None,
     prefix: str = "",
 ) -> Model:
     """The robot `model` with the robot `other` mounted on a frame of `model`.
 
     - `frame`: the frame of `model` to which the world frame of `other` is welded (default: the
       world);
-    - `placement`: (4, 4), pose of the world frame of `other` in this frame (default: the identity);
+    - `placement`: the pose of the world frame of `other` in this frame, a `Pose` or a matrix (4, 4)
+      (default: the identity);
     - `prefix`: put before every joint name and link name of `other`, to avoid equal names.
 
     The links of `other` that are fixed to the world of `other`, such as the palm of a gripper, are
@@ -134,9 +136,11 @@ def append_model(
             f"{first} has dissipation on and {second} has it off, expected both on or both off: "
             f"see Model.with_dissipation"
         )
-    mount = np.eye(4) if placement is None else np.asarray(placement, dtype=float)
-    if mount.shape != (4, 4):
-        raise ArgumentError(f"placement has shape {mount.shape}, expected (4, 4)")
+    if not isinstance(prefix, str):
+        raise ArgumentError(f"prefix is {prefix!r}, expected a text")
+    if isinstance(placement, Pose):
+        placement = np.asarray(pose_matrix(placement))
+    mount: Any = np.eye(4) if placement is None else parameter(placement, "placement", (4, 4))
     links, joints = describe(model)
     other_links, other_joints = describe(other)
     links += [dataclasses.replace(link, name=prefix + link.name) for link in other_links]
@@ -215,6 +219,8 @@ def place_frames(model: Model, poses: Mapping[str, Pose | ArrayLike]) -> Model:
     no rigid pose.
     """
     frame_pose = robot(model).frame_pose
+    if not isinstance(poses, Mapping):
+        raise ArgumentError(f"poses is {poses!r}, expected a mapping from names to poses")
     for name, pose in poses.items():
         index = model.frame_index(name)
         body = model.frame_bodies[index]
@@ -319,7 +325,7 @@ def _parameters(model: Model, body: int) -> dict[str, np.ndarray]:
     return parameters
 
 
-def _coordinates(name: str, nq: int, given: Numbers | Array) -> np.ndarray:
+def _coordinates(name: str, joint: Joint, nq: int, given: Numbers | Array) -> np.ndarray:
     try:
         q = np.atleast_1d(np.asarray(given, dtype=float))
     except (TypeError, ValueError):
@@ -332,6 +338,8 @@ def _coordinates(name: str, nq: int, given: Numbers | Array) -> np.ndarray:
         )
     if not np.all(np.isfinite(q)):
         raise ArgumentError(f"joint {name!r}: configuration {q} is not finite")
+    if joint.quaternion is not None and not np.any(q[joint.quaternion : joint.quaternion + 4]):
+        raise ArgumentError(f"joint {name!r}: configuration {q} has a zero quaternion")
     return q
 
 

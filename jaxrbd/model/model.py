@@ -23,6 +23,7 @@ from ..topology import Topology
 from .coupling import Coupling
 from .geometry import LinkGeometry
 from .names import JointPlace, body_index, frame_index, joint_place
+from .parameters import parameter, require
 
 # The joint that `load_urdf` adds between the world and the root link.
 ROOT_JOINT = "root_joint"
@@ -199,7 +200,9 @@ class Model(eqx.Module):
         damping and friction, and forward dynamics includes `passive_force`. `build_model` and the
         readers of files return models without damping and friction in the dynamics.
         """
-        return dataclasses.replace(self, dissipative=on)
+        if not isinstance(on, bool | np.bool_):
+            raise ArgumentError(f"on is {on!r}, expected True or False")
+        return dataclasses.replace(self, dissipative=bool(on))
 
     def joint(self, name: str) -> JointPlace:
         """Where the coordinates, velocities and bodies of a joint are: `q[model.joint(name).q]`.
@@ -246,12 +249,12 @@ class Model(eqx.Module):
         """The same robot with another mass of one body, in kg.
 
         The density is scaled: the centre of mass stays, the rotational inertia changes in
-        proportion. `body`: a name in `body_names`. Raises ArgumentError for an unknown body or a
-        body without mass.
+        proportion. `body`: a name in `body_names`. Raises ArgumentError for an unknown body, a
+        body without mass, and a mass that is negative or not finite.
         """
         i = body_index(self, body)
-        if np.shape(mass) != ():
-            raise ArgumentError(f"mass has shape {np.shape(mass)}, expected ()")
+        mass = parameter(mass, "mass", ())
+        require(mass, lambda x: np.isfinite(x) & (x >= 0), "mass", "a finite number of 0 or more")
         given = self.inertia[i, 0]
         if not isinstance(given, Tracer) and given == 0:
             raise ArgumentError(f"body {body!r} has no mass that could be scaled; use with_payload")
@@ -269,8 +272,9 @@ class Model(eqx.Module):
 
         `frame`: as in `frame_index`; `mass` in kg; `center_of_mass` (3,) in m in the frame;
         `inertia_com` (3, 3) in kg m^2 about the centre of mass, in the axes of the frame (default
-        zero: a point mass). Raises ArgumentError for an unknown frame, a frame that is fixed to
-        the world, or a wrong shape.
+        zero: a point mass). A negative mass removes a payload. Raises ArgumentError for an unknown
+        frame, a frame that is fixed to the world, a wrong shape, values that are not finite, and a
+        matrix that is not symmetric.
         """
         index = frame_index(self, frame)
         body = self.frame_bodies[index]
@@ -279,10 +283,11 @@ class Model(eqx.Module):
         I_com = np.zeros((3, 3)) if inertia_com is None else inertia_com
         given = {"mass": (mass, ()), "center_of_mass": (center_of_mass, (3,))}
         given["inertia_com"] = I_com, (3, 3)
-        for name, (x, shape) in given.items():
-            if np.shape(x) != shape:
-                raise ArgumentError(f"{name} has shape {np.shape(x)}, expected {shape}")
-        payload = inertia_from_com(*(jnp.asarray(x, self.dtype) for x, _ in given.values()))
+        values = [parameter(x, name, shape) for name, (x, shape) in given.items()]
+        for name, x in zip(given, values):
+            require(x, np.isfinite, name, "finite")
+        require(values[2], _is_symmetric, "inertia_com", "a symmetric matrix")
+        payload = inertia_from_com(*(jnp.asarray(x, self.dtype) for x in values))
         X_BF = jax.tree.map(lambda x: x[index], self.frame_pose)
         inertia = self.inertia.at[body].add(transform_inertia(X_BF, payload))
         return dataclasses.replace(self, inertia=inertia)
@@ -374,3 +379,8 @@ def joint_groups_with_bodies(model: Model, bodies: np.ndarray) -> list[JointGrou
             index = {space: rows[chosen] for space, rows in group.index.items()}
             groups.append(JointGroup(group.number, joint, group.bodies[chosen], index))
     return groups
+
+
+def _is_symmetric(x: np.ndarray) -> bool:
+    """Whether a matrix is symmetric, to the rounding errors of float32."""
+    return bool(np.max(np.abs(x - x.T)) <= 1e-6 * np.max(np.abs(x), initial=0))

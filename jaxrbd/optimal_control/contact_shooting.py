@@ -139,7 +139,8 @@ def contact_shooting(
         for x, name in ((dt, "dt"), (regularisation, "regularisation"))
     )
     for x, name in ((dt, "dt"), (regularisation, "regularisation")):
-        arguments.require(x, lambda x: x > 0, name, "a number above 0")
+        finite = "a finite number above 0"
+        arguments.require(x, lambda x: (x > 0) & np.isfinite(x), name, finite)
     if scene.inverse_inertia is None:
         scales = inverse_inertias(model, scene)
         scene = dataclasses.replace(scene, inverse_inertia=scales)
@@ -156,7 +157,8 @@ def contact_shooting(
 
 def _not_negative(x: ArrayLike, name: str) -> arguments.Parameter:
     x = arguments.parameter(x, name, ())
-    arguments.require(x, lambda x: x >= 0, name, "0 or more")
+    expected = "a finite number of 0 or more"
+    arguments.require(x, lambda x: (x >= 0) & np.isfinite(x), name, expected)
     return x
 
 

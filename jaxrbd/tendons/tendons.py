@@ -49,9 +49,9 @@ class Tendons(eqx.Module):
     - `limits` (n, 2) in m: the least and the largest length; they may be infinite.
 
     The units are for spatial tendons. All properties are leaves of the pytree. Raises
-    ArgumentError for a wrong shape, a value that is NaN, a negative stiffness, damping, friction
-    or armature, and a lower bound above the upper bound. Of the coefficients of a polynomial
-    stiffness, only c_0 may not be negative. Source: MuJoCo, chapter "Computation", on
+    ArgumentError for a wrong shape, a value that is NaN, a stiffness, damping, friction or armature
+    that is negative or infinite, and a lower bound above the upper bound. Of the coefficients of a
+    polynomial stiffness, only c_0 may not be negative. Source: MuJoCo, chapter "Computation", on
     tendons and polynomial forces, and XML reference, tendon.
     """
 
@@ -86,17 +86,26 @@ class Tendons(eqx.Module):
             if x is None:
                 return None
             values = parameters(x, name, np.zeros(n))
-            arguments.require(values, lambda x: x >= 0, name, "0 or more")
+            require_not_negative(values, name)
             return values
+
+        def require_not_negative(x: arguments.Parameter, name: str) -> None:
+            expected = "0 or more, and finite"
+            arguments.require(x, lambda x: (x >= 0) & np.isfinite(x), name, expected)
 
         self.stiffness = None if stiffness is None else polynomials(stiffness, "stiffness", n)
         if self.stiffness is not None:
             constants = self.stiffness if self.stiffness.ndim == 1 else self.stiffness[:, :1]
-            arguments.require(constants, lambda x: x >= 0, "stiffness", "0 or more")
+            require_not_negative(constants, "stiffness")
+            arguments.require(self.stiffness, np.isfinite, "stiffness", "finite")
         self.rest = np.zeros((n, 2)) if rest is None else ranges(rest, "rest", n)
+        arguments.require(self.rest[:, 0], lambda x: x < np.inf, "rest[:, 0]", "below infinity")
+        arguments.require(
+            self.rest[:, 1], lambda x: x > -np.inf, "rest[:, 1]", "above minus infinity"
+        )
         self.damping = None if damping is None else polynomials(damping, "damping", n)
         if self.damping is not None:
-            arguments.require(self.damping, lambda x: x >= 0, "damping", "0 or more")
+            require_not_negative(self.damping, "damping")
         self.friction = coefficients(friction, "friction")
         self.armature = coefficients(armature, "armature")
         self.limits = None if limits is None else ranges(limits, "limits", n)
@@ -119,7 +128,7 @@ class Tendons(eqx.Module):
             if values is None:
                 raise ArgumentError(f"{name} is traced, expected known values")
             found = np.isfinite(values) if name == "limits" else values != 0
-            acts |= found.reshape(len(acts), -1).any(axis=1)
+            acts |= found.any(axis=tuple(range(1, found.ndim)))
         chosen = np.flatnonzero(acts)
         laws = {name: x[chosen] for name, x in laws.items()}
         return Tendons([self.tendons[i] for i in chosen], rest=self.rest[chosen], **laws)

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from ..contact import Scene
 from ..errors import ArgumentError
 from ..io._sealed import replace_file
-from ..model import Model
+from ..model import Model, arguments
 from .contact_arrows import arrow_scale, contact_arrows
 from .drawing import Drawing, drawing
 from .markers import Marker, decorated
@@ -33,7 +33,8 @@ class Page:
 
     def __init__(self, text: str, height: int = 480):
         self.html = text
-        self.height = height
+        arguments.require_counts(height=height)
+        self.height = int(height)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the page to a file. If writing fails, the previous file is unchanged."""

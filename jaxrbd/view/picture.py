@@ -8,7 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from ..errors import ArgumentError
-from ..model import Model
+from ..model import Model, arguments
 from .drawing import Drawing, drawing
 from .markers import Marker, axes, ball, decorated
 from .motion import AXES, Motion, bounds, center_of_mass, motion
@@ -48,7 +48,7 @@ def render(
     - `layers`: from "visuals", "collisions", "frames", "inertias" and "com", as in `drawing`;
     - `ground`: whether to draw a plane, at z = 0 or at the lowest point of the robot, if lower;
     - `packages`: as in `drawing`;
-    - `background` (3,): from 0 to 1;
+    - `background` (3,): from 0 to 1; the colours of all pixels are clipped to this range;
     - `smooth`: each pixel is the mean of `smooth` x `smooth` samples;
     - `markers`: `Points`, `Axes`, `Arrows` and `Path`, in the world, drawn with each robot;
     - `ghosts`: (nq,) or (G, nq): more postures of the robot, translucent and in the same place;
@@ -59,19 +59,21 @@ def render(
     """
     layers = checked_layers(layers)
     for name, size in (("width", width), ("height", height), ("smooth", smooth)):
-        if not isinstance(size, (int, np.integer)) or size < 1:
+        if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
             raise ArgumentError(f"{name} is {size!r}, expected a whole number of at least 1")
     direction = _vector(camera, "camera")
     if not np.any(direction):
         raise ArgumentError("camera is zero, expected a direction")
-    if distance is not None and not (np.isfinite(distance) and distance > 0):
-        raise ArgumentError(f"distance is {distance}, expected a positive length in m")
+    if distance is not None:
+        known = arguments.parameter(distance, "distance", ())
+        arguments.require(known, lambda x: np.isfinite(x) & (x > 0), "distance", "above 0 m")
     color = _vector(background, "background")
     scene = drawing(model, packages)
     given = np.asarray(q) if q is not None else None
     found = motion(model, given if given is None or given.ndim < 2 else given[:, None], "q")
     scene, layers = decorated(model, scene, layers, markers, ghosts)
     box, surface = _surface(scene, found, layers, side_by_side)
+    direction = direction / np.max(np.abs(direction))
     direction = direction / np.linalg.norm(direction)
     middle = box.mean(axis=0) if target is None else _vector(target, "target")
     view = Camera(middle + direction, middle)
