@@ -141,11 +141,10 @@ def stack_models(models: Sequence[Model]) -> Model:
     robots = arguments.entries(models)
     if not robots:
         raise ArgumentError(f"models is {models!r}, expected a sequence of one robot or more")
-    models = robots
-    first, *others = (arguments.robot(model, f"models[{i}]") for i, model in enumerate(models))
+    first, *others = (arguments.robot(model, f"models[{i}]") for i, model in enumerate(robots))
     for i, model in enumerate(others, 1):
         _check_same_structure(first, model, i)
-    renamed = [dataclasses.replace(model, name=first.name) for model in models]
+    renamed = [dataclasses.replace(model, name=first.name) for model in robots]
     return jax.tree.map(lambda *x: jnp.stack(x), *renamed)
 
 
