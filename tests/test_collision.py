@@ -84,7 +84,7 @@ def of_kinds(default, kinds):
 
 CLOSED = [(Capsule, Capsule), (Box, Capsule), (Capsule, Cylinder)]  # these have closed forms
 EACH = of_kinds([*KINDS, *CLOSED], [*KINDS, *OTHERS])
-FEW = of_kinds([KINDS[1], *CLOSED[1:]], [*KINDS, *CLOSED])
+FEW = of_kinds(CLOSED[1:], [*KINDS, *CLOSED])
 WITH_BOX = of_kinds([*KINDS, *CLOSED], [*KINDS, *OTHERS])
 
 
