@@ -313,7 +313,8 @@ def _step(
 
     d = bounded_step(gradient, H)
     if separate:
-        # The equations are much stiffer than the preferences, so the step of one dof is too short.
+        # The equations are much stiffer than the preferences, so the step of a single dof is short
+        # also where the step of all dofs is long.
         stationary &= jnp.max(jnp.abs(d), initial=0) <= eps**0.5
     predicted = -jnp.sum(d * (gradient + matmul(H, d) / 2))
     if with_inequalities:
