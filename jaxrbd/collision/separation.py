@@ -62,8 +62,8 @@ _EXTRAPOLATION = 8.0
 # `_APART`. Of 1,389 pairs of hulls with 32 corners, one start left 4.6 % of the overlaps more than
 # 1 % too deep, all of them deeper than 0.06 of the size; four starts left 0.3 %.
 _DEEP, _STARTS, _APART = 0.05, 4, 0.97
-# A first direction is left out if its separation is lower than the best one so far by more than this
-# fraction of the size: the search from it would hardly reach the best one.
+# A first direction is left out if its separation is lower than the best one so far by more than
+# this fraction of the size: the search from it would hardly reach the best one.
 _GAIN = 0.1
 
 
