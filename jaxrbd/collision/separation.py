@@ -478,7 +478,6 @@ def _with_next_direction(pair: CorePair, search: _Search) -> _Search:
         again = (width < -_DEEP * size) & (search.starts < _STARTS)
         following = jnp.where(again, _Next.FIRST_DIRECTION, _Next.END).astype(search.next.dtype)
         ended = search._replace(touch=kept, next=following, best=kept, width=width)
-        next_round = next_round._replace(best=search.best, width=search.width)
     return jax.tree.map(partial(jnp.where, better), next_round, ended)
 
 

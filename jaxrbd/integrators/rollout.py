@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jaxtyping import PyTree
 
 from .._math.recompute import recompute
 from ..errors import ArgumentError
+from ..model import arguments
 
 
 def rollout(
@@ -37,8 +37,7 @@ def rollout(
             "rollout takes either inputs (one row per step) or steps (the number of steps)"
         )
 
-    is_integer = isinstance(steps, (int, np.integer)) and not isinstance(steps, bool)
-    if steps is not None and not (is_integer and steps >= 0):
+    if steps is not None and not (arguments.is_integer(steps) and steps >= 0):
         raise ArgumentError(f"steps is {steps!r}, expected an integer of 0 or more")
 
     @recompute

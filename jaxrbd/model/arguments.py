@@ -122,10 +122,15 @@ def reference_frame(reference: str) -> str:
 # ------------------------------------------------------------------------------ checks of values
 
 
+def is_integer(x: Any) -> bool:
+    """Whether x is an integer of Python or NumPy; a truth value is none."""
+    return isinstance(x, (int, np.integer)) and not isinstance(x, bool)
+
+
 def require_counts(**values: Any) -> None:
     """Raise ArgumentError, which names the value, for a value that is no integer of 1 or more."""
     for name, count in values.items():
-        if not isinstance(count, (int, np.integer)) or isinstance(count, bool) or count < 1:
+        if not is_integer(count) or count < 1:
             raise ArgumentError(f"{name} is {count!r}, expected an integer of 1 or more")
 
 
@@ -134,8 +139,7 @@ def random_key(seed: Any) -> PRNGKeyArray:
 
     Raises ArgumentError for another object.
     """
-    is_integer = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
-    if not is_integer or not -(2**63) <= seed < 2**63:
+    if not is_integer(seed) or not -(2**63) <= seed < 2**63:
         raise ArgumentError(f"seed is {seed!r}, expected an integer of 64 bits")
     if -(2**31) <= seed < 2**32:
         return jax.random.key(int(seed))

@@ -220,7 +220,7 @@ def checked_dofs(model: Model, dofs: Sequence[int] | None) -> tuple[int, ...] | 
     if dofs is None:
         return None
     dofs = tuple(dofs)
-    ints = all(isinstance(x, int | np.integer) and not isinstance(x, bool) for x in dofs)
+    ints = all(map(arguments.is_integer, dofs))
     if not ints or len(set(dofs)) < len(dofs) or not all(0 <= dof < nv for dof in dofs):
         raise ArgumentError(f"dofs is {dofs}, expected different ints from 0 to {nv - 1}")
     return dofs

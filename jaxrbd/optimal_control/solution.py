@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float, Int, PyTree
@@ -28,6 +27,7 @@ from .stages import (
     Residuals,
     blank_linearisation,
     control_bounds,
+    first_costate,
     largest,
     linearise,
     lqr_stages,
@@ -327,11 +327,11 @@ def kkt_residual(problem: Problem, x0: PyTree, p: PyTree, solution: Solution) ->
     stages = lqr_stages(linear, multipliers, one, problem.space.size)
     found, _ = residuals(linear, stages, costates, multipliers, us, control_bounds(problem, us))
     initial = problem.space.difference(jax.tree.map(lambda x: x[0], xs), x0)
-    first_costate = stages.q[0] + matmul(costates[1], stages.A[0])
+    error = first_costate(stages, costates) - costates[0]
     z, z_last = multipliers.inequalities, multipliers.terminal_inequalities
     negative = [jnp.minimum(x, 0) for x in (z, z_last)]
     return found._replace(
-        stationarity=jnp.maximum(found.stationarity, largest(first_costate - costates[0])),
+        stationarity=jnp.maximum(found.stationarity, largest(error)),
         defects=jnp.maximum(found.defects, largest(initial)),
         complementarity=jnp.maximum(found.complementarity, largest(*negative)),
     )
@@ -372,7 +372,7 @@ def shift(solution: Solution, n: int = 1) -> Solution:
     Raises ArgumentError unless n is an int from 0 to the number of stages.
     """
     stages = len(solution.us)
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 0 <= n <= stages:
+    if not arguments.is_integer(n) or not 0 <= n <= stages:
         raise ArgumentError(f"n is {n!r}, expected an int from 0 to {stages}")
 
     def shifted(x):

@@ -31,7 +31,6 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import PyTree
 
-from .._math.linear import matmul
 from .bounded_step import LARGEST_SHIFT, Step, bounded_step, next_start
 from .line_search import Merit, Trial, feedback_motion, line_search, linear_motion, merit_of_step
 from .lqr import LqrSolution
@@ -43,6 +42,7 @@ from .stages import (
     Residuals,
     all_values,
     estimated,
+    first_costate,
     linearise,
     lqr_stages,
     residuals,
@@ -292,7 +292,7 @@ class Solver(NamedTuple):
         converged = found.largest <= self.tolerance
         cost = total_cost(*values)
         # No step and no residual depends on the first costate.
-        costates = costates.at[0].set(stages.q[0] + matmul(costates[1], stages.A[0]))
+        costates = costates.at[0].set(first_costate(stages, costates))
 
         # 3. The new multipliers and the new mu.
         new = updated_penalty(penalty, values, estimates, found, self.tolerance)

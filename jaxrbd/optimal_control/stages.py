@@ -381,6 +381,11 @@ def largest(*arrays: Array) -> Array:
     return jnp.max(jnp.abs(jnp.concatenate([x.ravel() for x in arrays])), initial=0)
 
 
+def first_costate(stages: LqrStages, costates: Array) -> Array:
+    """The costate (n,) of the initial state, from the costate of the next state."""
+    return stages.q[0] + matmul(costates[1], stages.A[0])
+
+
 def residuals(
     linear: Linearisation,
     stages: LqrStages,

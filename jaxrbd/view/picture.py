@@ -59,7 +59,7 @@ def render(
     """
     layers = checked_layers(layers)
     for name, size in (("width", width), ("height", height), ("smooth", smooth)):
-        if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
+        if not arguments.is_integer(size) or size < 1:
             raise ArgumentError(f"{name} is {size!r}, expected a whole number of at least 1")
     direction = _vector(camera, "camera")
     if not np.any(direction):
