@@ -205,6 +205,7 @@ def test_counts_that_the_data_do_not_have(tmp_path, monkeypatch):
     refused(tmp_path / "b.stl", stl(3), "3 triangles, expected at most 2")
     refused(tmp_path / "a.obj", OBJ + "f 1 2 3 1 2\n", "3 triangles, expected at most 2")
     refused(tmp_path / "b.obj", OBJ + "f 1 2 \\\n 3 1 2\n", "3 triangles, expected at most 2")
+    refused(tmp_path / "c.obj", OBJ + "f 0/1 1 2\n", "a face has the vertex 0")
     three = gltf(primitive={"mode": 5}, count=5, data=bytes(24))
     refused(tmp_path / "c.gltf", three.replace('"byteLength": 36', '"byteLength": 60'), "triangles")
     refused(tmp_path / "d.gltf", gltf(count=21, primitive={"mode": 1}, data=bytes(216)), "vertices")

@@ -8,6 +8,7 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd import (
     actuators,
+    algorithms,
     collision,
     constraints,
     contact,
@@ -16,6 +17,7 @@ from jaxrbd import (
     identification,
     io,
     optimal_control,
+    passive,
     tendons,
     view,
 )
@@ -23,6 +25,7 @@ from support import zoo
 
 ARM = rbd.load_robot("double_pendulum")
 SAMPLES = np.zeros((30, ARM.nv))
+Q = np.zeros(ARM.nq)
 
 
 def started(episode_steps):
@@ -44,8 +47,21 @@ def shooting(**options):
     return optimal_control.contact_shooting(ARM, contact.Scene((TIP,)), **options)
 
 
-def rollout(steps):
-    return rbd.integrators.rollout(lambda x: (x,), (np.zeros(1),), steps=steps)
+def rollout(steps, inputs=None):
+    return rbd.integrators.rollout(lambda *x: x[:1], (np.zeros(1),), inputs, steps)
+
+
+def identified(**options):
+    samples = SAMPLES, SAMPLES, SAMPLES, SAMPLES
+    return identification.identify_inertia(ARM, *samples, **options)
+
+
+def regulator(x0=(0.0, 0.0), **arrays):
+    """A regulator of three stages, with two states and two controls."""
+    one = np.tile(np.eye(2), (3, 1, 1))
+    given = {"A": one, "B": one, "c": np.zeros((3, 2)), "Q": np.tile(np.eye(2), (4, 1, 1))}
+    given |= {"R": one, "S": 0 * one, "q": np.zeros((4, 2)), "r": np.zeros((3, 2))}
+    return optimal_control.lqr(optimal_control.LqrStages(**(given | arrays)), np.asarray(x0))
 
 
 def locked_sphere():
@@ -104,6 +120,69 @@ REFUSED = {
     "steps is -1": lambda: rollout(-1),
     "constraints is": lambda: constraints.close_loops(ARM, np.zeros(2), constraints.point(None, 0)),
     "axis is [0. 0. 0.]": lambda: constraints.hinge(None, 0, (0, 0, 0)),
+    "frames is 3, expected a sequence of frames": lambda: algorithms.delassus_matrix(ARM, Q, 3),
+    "frames is 'tool', expected a sequence": lambda: algorithms.delassus_matrix(ARM, Q, "tool"),
+    "frames is (['tool'],), expected names": lambda: algorithms.delassus_matrix(ARM, Q, [["tool"]]),
+    "V is None, expected an array": lambda: algorithms.body_regressor(None, np.zeros(6)),
+    "inputs has the shapes [(3, 2), (4, 2)]": lambda: rollout(
+        None, (np.zeros((3, 2)), np.zeros((4, 2)))
+    ),
+    "inputs has the shapes [()]": lambda: rollout(None, 1.0),
+    "inputs has the shapes []": lambda: rollout(None, ()),
+    "z contains 'str', expected arrays": lambda: rbd.integrators.explicit_euler(
+        ARM, lambda q, v, z: (v, z), Q, Q, 0.1, z="x"
+    ),
+    "regularization is None, expected": lambda: identified(regularization=None),
+    "regularization is 'x', expected": lambda: identified(regularization="x"),
+    "tolerance is 'x', expected": lambda: identification.base_parameters(ARM, "x"),
+    "x is 'int', expected a quantity": lambda: frames.State(ARM, Q, Q).transform(3, "world"),
+    "stages has 2 entries": lambda: optimal_control.lqr((np.eye(2), np.eye(2)), np.zeros(2)),
+    "stages is 3, expected": lambda: optimal_control.lqr(3, np.zeros(2)),
+    "c is 'NoneType', expected an array": lambda: regulator(c=None),
+    "c has dtype int64, expected floats": lambda: regulator(c=np.zeros((3, 2), int)),
+    "x0 has dtype complex128": lambda: regulator(x0=np.zeros(2, complex)),
+    "R[1] is not symmetric": lambda: regulator(
+        R=np.eye(2) + np.array([0.0, 1e-3, 0.0])[:, None, None] * np.triu(np.ones((2, 2)), 1)
+    ),
+    "Q[0] is not symmetric": lambda: regulator(Q=np.tile([[1.0, 0.5], [0.4, 1.0]], (4, 1, 1))),
+    "problem is an array of shape (), expected": lambda: optimal_control.solve(3, Q, None, Q),
+    "problem is None, expected a Problem": lambda: optimal_control.solve_contacts(
+        None, (Q, Q), None, np.zeros((2, 2))
+    ),
+    "dofs is 3, expected a sequence of different ints": lambda: optimal_control.joint_torques(
+        ARM, dofs=3
+    ),
+    "markers[0].color has shape ()": lambda: view.render(
+        ARM, markers=[view.Points(np.zeros(3), color=3)]
+    ),
+    "markers[0].poses is an array of shape": lambda: view.render(
+        ARM, markers=[view.Axes(np.eye(4))]
+    ),
+    "markers[0].shapes is 3": lambda: view.render(ARM, markers=[view.Obstacles(3)]),
+    "markers is 3, expected a sequence": lambda: view.render(ARM, markers=3),
+    "layers is 3, expected a sequence": lambda: view.render(ARM, layers=3),
+    "q is ['a', 'b'], expected": lambda: view.render(ARM, ["a", "b"]),
+    "q is [[0.0, 0.0], [0.0]], expected": lambda: view.render(ARM, [[0.0, 0.0], [0.0]]),
+    "q is array([0.+1.j": lambda: view.render(ARM, np.array([1j, 0])),
+    "q has shape (3,) and dtype float64, expected (2,) or (B, 2)": lambda: view.render(
+        ARM, np.zeros(3)
+    ),
+    "ghosts has shape (1, 1, 2) and dtype float64, expected (2,) or (G, 2)": lambda: view.render(
+        ARM, ghosts=np.zeros((1, 1, 2))
+    ),
+    "dt is True, expected a positive": lambda: view.save_html("unused.html", ARM, dt=True),
+    "world is None, expected a sequence": lambda: collision.pairs_of(ARM, None),
+    "disabled is None, expected a sequence": lambda: collision.pairs_of(ARM, disabled=None),
+    "path of tendon 'a' is None": lambda: tendons.SpatialTendon("a", None),
+    "tendons is 3, expected a sequence": lambda: tendons.Tendons(3),
+    "masses is [inf], expected finite": lambda: passive.GravityCompensation(
+        [TIP], [1.0], [np.inf], [[0.0, 0.0, 0.0]]
+    ),
+    "semi_axes is [[inf": lambda: passive.FluidEllipsoids([TIP], [[np.inf, 1.0, 1.0]]),
+    "added_volume is [[inf": lambda: passive.FluidEllipsoids(
+        [TIP], [[1.0, 1.0, 1.0]], added_volume=[[np.inf, 0.0, 0.0]]
+    ),
+    "wind is [inf": lambda: passive.FluidForces(1.0, 0.0, [np.inf, 0.0, 0.0]),
     "a point is [ 0. nan  0.]": lambda: constraints.point(None, 0, (0, np.nan, 0)),
 }
 

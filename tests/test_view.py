@@ -526,7 +526,7 @@ def test_a_robot_without_joints_is_shown():
 @pytest.mark.parametrize(
     ("q", "message"),
     [
-        (np.zeros(2), r"trajectory has shape \(2,\), expected \(1,\), \(T, 1\) or \(B, T, 1\)"),
+        (np.zeros(2), r"trajectory has shape \(2,\) .* \(1,\) or \(T, 1\) or \(B, T, 1\)"),
         (np.zeros((0, 1)), "it has no configuration"),
         (np.array([[-np.inf], [0.0]]), r"trajectory\[0, 0\] is -inf, expected finite values"),
         (
@@ -1381,7 +1381,7 @@ def test_paths_of_a_frame_and_of_the_centre_of_mass():
     np.testing.assert_allclose(view.frame_path(fixed, q, "wall").points, [POSE[:3, 3]] * 5)
     assert view.frame_path(model, q).color == (0.1, 0.55, 0.75)
     assert view.frame_path(model, q, color=(1, 0, 0)).color == (1, 0, 0)
-    with pytest.raises(ArgumentError, match=r"trajectory has shape \(2, 5, 1\), expected \(T, 1\)"):
+    with pytest.raises(ArgumentError, match=r"trajectory has shape \(2, 5, 1\) .* or \(T, 1\)"):
         view.frame_path(model, np.zeros((2, 5, 1)), "tip")
     still = rbd.build_model([Link("frame")], [JointSpec("fix", Fixed(), None, "frame")])
     massless = view.frame_path(still, np.zeros((5, 0)))
@@ -1469,8 +1469,8 @@ def test_obstacles_are_markers():
         ({"markers": [view.Points([0.0, 1.0, np.nan])]}, r"markers\[0\].positions .* finite"),
         ({"markers": [view.Points([0, 0, 0], (1, 2, 0))]}, r"markers\[0\].color is .* 0 to 1"),
         ({"markers": [view.Points([0, 0, 0], (0, -0.1, 0))]}, r"markers\[0\].color is .* 0 to 1"),
-        ({"markers": [view.Points([0, 0, 0], (1, 0))]}, r"markers\[0\].color is .* 3 or 4 values"),
-        ({"markers": [view.Points([0, 0, 0], (1, 0, 0, 1, 1))]}, "3 or 4 values"),
+        ({"markers": [view.Points([0, 0, 0], (1, 0))]}, r"markers\[0\].color .* \(3,\) or \(4,\)"),
+        ({"markers": [view.Points([0, 0, 0], (1, 0, 0, 1, 1))]}, "has shape .5,. "),
         (
             {"markers": [view.Axes(rbd.Pose(jnp.zeros((2, 3, 3)), jnp.zeros((3, 3))))]},
             r"markers\[0\].poses has 2 rotations and 3 positions",
@@ -1498,7 +1498,7 @@ def test_obstacles_are_markers():
             r"markers\[0\].vectors .* finite",
         ),
         ({"markers": [view.Path(np.zeros((4, 2)))]}, r"markers\[0\].points has shape \(4, 2\)"),
-        ({"ghosts": np.zeros((2, 3, 1))}, r"ghosts has shape \(2, 3, 1\), expected \(G, 1\)"),
+        ({"ghosts": np.zeros((2, 3, 1))}, r"ghosts has shape \(2, 3, 1\) .* or \(G, 1\)"),
         ({"ghosts": np.zeros(2)}, r"ghosts has shape \(2,\)"),
     ],
 )

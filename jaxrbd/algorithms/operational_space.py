@@ -33,6 +33,7 @@ def delassus_matrix(
     frame or reference. Source: Featherstone (8.5), as the inverse of the apparent inertia.
     """
     kinematics = forward_kinematics.unchecked(model, q)
+    frames = arguments.sequence(frames, "frames", "frames")
     indices = [arguments.frame_index(model, frame) for frame in frames]
     J = [frame_jacobian(model, kinematics, index, reference) for index in indices]
     stacked = jnp.concatenate([jnp.zeros((0, model.nv), model.dtype), *J])

@@ -186,13 +186,14 @@ def pairs_of(
     volume, which it names.
     """
     shapes, left_out, simplified = shapes_of(model, most_vertices)
-    for shape in world:
+    for shape in arguments.sequence(world, "world", "PlacedShape"):
         if not isinstance(shape, PlacedShape):
             raise ArgumentError(f"world has {shape!r}, expected objects of the type PlacedShape")
         shapes.append(shape)
     bodies = bodies_of(model, [shape.frame for shape in shapes]).tolist()
     links = [None if x.frame is None else model.frame_index(x.frame) for x in shapes]
-    without = {_link_pair(model, pair) for pair in disabled}
+    pairs_without = arguments.sequence(disabled, "disabled", "pairs of names of links")
+    without = {_link_pair(model, pair) for pair in pairs_without}
     parents = (*model.topology.parents, None)  # the last entry, -1, is the world
 
     def is_pair(i: int, j: int) -> bool:

@@ -29,6 +29,7 @@ from ..algorithms.mass import center_of_mass_frame
 from ..algorithms.places import find_places
 from ..errors import ArgumentError
 from ..model import Model, arguments
+from ..model.names import described
 from ..spatial import (
     Pose,
     apply_inertia,
@@ -126,7 +127,12 @@ class State(eqx.Module):
         return Transform(pose, from_=from_, to=to)
 
     def transform(self, x: _Q, to: str) -> _Q:
-        """The quantity x expressed in frame `to`. All frames of x must be frames of the robot."""
+        """The quantity x expressed in frame `to`. All frames of x must be frames of the robot.
+
+        Raises ArgumentError also if x is no quantity with a frame, such as a `Twist`.
+        """
+        if not isinstance(x, Quantity):
+            raise ArgumentError(f"x is {described(x)}, expected a quantity with a frame")
         t = self.relative_transform(x.frame, to)
         if not isinstance(x, SpatialAcceleration):
             return transform(x, t)

@@ -93,7 +93,8 @@ def base_parameters(model: Model, tolerance: float | None = None) -> BaseParamet
     samples = 20 + 40 * arguments.robot(model).nb // max(model.nv, 1)  # 4 equations per parameter
     if tolerance is None:
         tolerance = float(np.sqrt(np.finfo(model.dtype).eps))
-    arguments.require(np.asarray(tolerance), lambda x: 0 < x < 1, "tolerance", "above 0, below 1")
+    known = arguments.parameter(tolerance, "tolerance", ())
+    arguments.require(known, lambda x: 0 < x < 1, "tolerance", "above 0, below 1")
     key_q, key_v, key_a = jax.random.split(jax.random.key(0), 3)
     q = jax.vmap(random_configuration, (None, 0))(model, jax.random.split(key_q, samples))
     v, a = (jax.random.normal(key, (samples, model.nv), model.dtype) for key in (key_v, key_a))
@@ -332,9 +333,9 @@ def _prior(model: Model, prior: ArrayLike | None) -> np.ndarray:
 
 
 def _non_negative(name: str, value: float) -> float:
-    if not (np.isfinite(value) and value >= 0):
-        raise ArgumentError(f"{name} is {value}, expected 0 or more")
-    return float(value)
+    known = np.asarray(arguments.parameter(value, name, ()))
+    arguments.require(known, lambda x: np.isfinite(x) & (x >= 0), name, "0 or more, and finite")
+    return float(known)
 
 
 def _check_count(equations: int, base: BaseParameters) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import PyTree
 
@@ -29,8 +30,9 @@ def rollout(
 
     Reverse-mode differentiation stores only the states, the rates of the four stages of
     `runge_kutta_munthe_kaas`, and the solutions of `contact_step`. It computes the other arrays of
-    each step again. Raises ArgumentError unless exactly one of `inputs` and `steps` is given, and
-    for steps that are no integer of 0 or more.
+    each step again. Raises ArgumentError unless exactly one of `inputs` and `steps` is given, for
+    inputs without rows or with different numbers of rows, and for steps that are no integer of 0 or
+    more.
     """
     if (inputs is None) == (steps is None):
         raise ArgumentError(
@@ -45,6 +47,12 @@ def rollout(
         state = step(*state) if inputs is None else step(*state, row)
         return state, state
 
+    shapes = [np.shape(x) for x in jax.tree.leaves(inputs)]
+    if steps is None and (len({shape[:1] for shape in shapes}) != 1 or () in shapes):
+        raise ArgumentError(
+            f"inputs has the shapes {shapes}, expected arrays with one row per step, and the same "
+            "number of rows in each array"
+        )
     state = jax.tree.map(jnp.asarray, state)
     _, states = lax.scan(advance, state, inputs, length=steps)
     return jax.tree.map(lambda x, xs: jnp.concatenate([x[None], xs]), state, states)

@@ -182,6 +182,9 @@ def _checked(model: Model, q, v, dt, z) -> tuple[Array, Array, Array, PyTree]:
     """The arguments as arrays of the model's dtype, with checked shapes."""
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     dt = arguments.number(model, dt, "dt")
+    for x in jax.tree.leaves(z):
+        if not arguments.is_array(x):
+            raise ArgumentError(f"z contains {described(x)}, expected arrays")
     return q, v, dt, jax.tree.map(lambda x: jnp.asarray(x, model.dtype), z)
 
 

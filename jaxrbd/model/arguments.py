@@ -37,6 +37,7 @@ from .parameters import (
     pose_parameter as pose_parameter,
     require as require,
     require_direction as require_direction,
+    sequence as sequence,
 )
 
 
@@ -270,19 +271,26 @@ class Compiled:
             args, kwargs = self._with_tuples(args, kwargs)
         try:
             return self._jitted(*args, **kwargs)
-        except TypeError:
-            self._require_arrays(args, kwargs)
+        except (TypeError, ValueError):  # a ValueError for a static argument without a hash
+            self._require_types(args, kwargs)
             raise
 
-    def _require_arrays(self, args: tuple, kwargs: dict[str, Any]) -> None:
-        """Raise ArgumentError for an argument that contains something else than arrays.
+    def _require_types(self, args: tuple, kwargs: dict[str, Any]) -> None:
+        """Raise ArgumentError for an argument of a type that JAX refuses.
 
-        JAX refuses these arguments before the function can check them.
+        These are arguments that contain something else than arrays, and static arguments without a
+        hash. JAX refuses them before the function can check them.
         """
         names = [*inspect.signature(self.__wrapped__).parameters]
         for name, x in [*zip(names, args), *kwargs.items()]:
-            others = [leaf for leaf in jax.tree.leaves(x) if not _is_array(leaf)]
-            if name not in self._static and others:
+            if name in self._static:
+                try:
+                    hash(x)
+                except TypeError:
+                    raise ArgumentError(f"{name} is {x!r}, expected names or numbers") from None
+                continue
+            others = [leaf for leaf in jax.tree.leaves(x) if not is_array(leaf)]
+            if others:
                 if name == "model":
                     robot(x)
                 verb = "is" if others[0] is x else "contains"
@@ -314,7 +322,8 @@ class Compiled:
         return repr(self.__wrapped__)
 
 
-def _is_array(x: Any) -> bool:
+def is_array(x: Any) -> bool:
+    """Whether x is an array or a number of JAX, NumPy or Python."""
     if isinstance(x, (np.ndarray, np.generic)):
         return x.dtype.kind in "biufcV"
     return isinstance(x, (Array, bool, int, float, complex)) or hasattr(x, "__jax_array__")

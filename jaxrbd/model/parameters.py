@@ -86,11 +86,20 @@ def entries(x: Any) -> tuple[Any, ...] | None:
         return None
 
 
-def names(x: Sequence[str], what: str) -> tuple[str, ...]:
-    """A sequence of names as a tuple. Raises ArgumentError for another object; `what` names it."""
+def sequence(x: Any, what: str, kind: str) -> tuple[Any, ...]:
+    """The entries of a sequence as a tuple. Raises ArgumentError for another object or a text.
+
+    For the message, `what` names the sequence, and `kind` says what its entries are.
+    """
     found = entries(x)
     if found is None:
-        raise ArgumentError(f"{what} is {x!r}, expected a sequence of names")
+        raise ArgumentError(f"{what} is {x!r}, expected a sequence of {kind}")
+    return found
+
+
+def names(x: Sequence[str], what: str) -> tuple[str, ...]:
+    """A sequence of names as a tuple. Raises ArgumentError for another object; `what` names it."""
+    found = sequence(x, what, "names")
     for name in found:
         if not isinstance(name, str):
             raise ArgumentError(f"{what} has the entry {name!r}, expected a name")

@@ -280,6 +280,8 @@ def solve_contacts(
     smoothings that do not decrease to 0, and for a guess that penetrates; other errors as in
     `solve`.
     """
+    if not isinstance(problem, Problem):
+        raise ArgumentError(f"problem is {problem!r}, expected a Problem")
     dynamics = problem.dynamics
     if not isinstance(dynamics, ContactShooting):
         raise ArgumentError(f"problem has dynamics {dynamics!r}, expected contact_shooting(...)")

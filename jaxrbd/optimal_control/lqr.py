@@ -23,12 +23,15 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float
 
 from .._math.linear import einsum, inverse_factor, matmul, solve
 from ..errors import ArgumentError
+from ..model import arguments
+from ..model.names import described
 
 METHODS = ("sequential", "parallel")
 
@@ -78,7 +81,8 @@ def lqr(stages: LqrStages, x0: ArrayLike, riccati: str = "sequential") -> LqrSol
     - `riccati`: "sequential" or "parallel", see the head of `lqr.py`.
 
     The field `definite` of the result states whether the minimum is unique. Raises ArgumentError
-    for another method, and for matrices whose shapes or dtypes do not match.
+    for another method, for matrices whose shapes or dtypes do not match, and for a known Q or R
+    that is not symmetric.
     """
     stages, x0 = checked(stages, x0)
     sequential = choice(riccati, "riccati", METHODS) == "sequential"
@@ -100,7 +104,15 @@ def choice(value: str, name: str, allowed: tuple[str, ...]) -> str:
 
 def checked(stages: LqrStages, x0: ArrayLike) -> tuple[LqrStages, Array]:
     """The stages and the initial state as arrays, whose shapes and dtypes match."""
-    stages = LqrStages(*map(jnp.asarray, stages))
+    given = arguments.sequence(stages, "stages", "the arrays of LqrStages")
+    if len(given) != len(LqrStages._fields):
+        raise ArgumentError(f"stages has {len(given)} entries, expected those of LqrStages")
+    for name, x in zip((*LqrStages._fields, "x0"), (*given, x0)):
+        if not arguments.is_array(x):
+            raise ArgumentError(f"{name} is {described(x)}, expected an array")
+        if not jnp.issubdtype(jnp.result_type(x), jnp.floating):
+            raise ArgumentError(f"{name} has dtype {jnp.result_type(x)}, expected floats")
+    stages = LqrStages(*map(jnp.asarray, given))
     if stages.B.ndim != 3:
         raise ArgumentError(f"B has shape {stages.B.shape}, expected (N, n, m); N n m are sizes")
     N, n, m = stages.B.shape
@@ -121,7 +133,21 @@ def checked(stages: LqrStages, x0: ArrayLike) -> tuple[LqrStages, Array]:
             )
         if array.dtype != stages.B.dtype:
             raise ArgumentError(f"{name} has dtype {array.dtype}, expected {stages.B.dtype} as B")
+    _require_symmetric("Q", stages.Q)
+    _require_symmetric("R", stages.R)
     return stages, x0
+
+
+def _require_symmetric(name: str, matrices: Array) -> None:
+    """Raise ArgumentError for a known matrix with an asymmetry that is no rounding error."""
+    values = arguments.known(matrices)
+    if values is None:
+        return
+    asymmetry = np.max(np.abs(values - np.swapaxes(values, -1, -2)), axis=(-1, -2), initial=0)
+    size = np.max(np.abs(values), axis=(-1, -2), initial=0)
+    wrong = np.argwhere(asymmetry > np.sqrt(np.finfo(values.dtype).eps) * size)
+    if len(wrong):
+        raise ArgumentError(f"{name}[{wrong[0, 0]}] is not symmetric, expected symmetric matrices")
 
 
 def _apply(matrices: Array, vectors: Array) -> Array:

@@ -219,7 +219,7 @@ def checked_dofs(model: Model, dofs: Sequence[int] | None) -> tuple[int, ...] | 
     nv = arguments.robot(model).nv
     if dofs is None:
         return None
-    dofs = tuple(dofs)
+    dofs = arguments.sequence(dofs, "dofs", f"different ints from 0 to {nv - 1}")
     ints = all(map(arguments.is_integer, dofs))
     if not ints or len(set(dofs)) < len(dofs) or not all(0 <= dof < nv for dof in dofs):
         raise ArgumentError(f"dofs is {dofs}, expected different ints from 0 to {nv - 1}")

@@ -18,6 +18,7 @@ from ..errors import ArgumentError
 from ..integrators import rollout
 from ..model import arguments
 from ..model.arguments import Requirement
+from ..model.names import described
 from .implicit import Point, with_derivatives
 from .lqr import METHODS, choice
 from .problem import Problem
@@ -158,6 +159,8 @@ def solve(
     have no meaning where the solution is no strict local minimum. The other fields, the gains for
     example, and the guess have zero derivatives.
     """
+    if not isinstance(problem, Problem):
+        raise ArgumentError(f"problem is {described(problem)}, expected a Problem")
     if choice(rollout, "rollout", ROLLOUTS) == "automatic" and fixed_iterations:
         rollout = "linear"
     settings = Settings(

@@ -43,7 +43,7 @@ class FluidBoxes(eqx.Module):
     - `X_FB`: the poses of the boxes in the frames, R (n, 3, 3) and p (n, 3) in m; by default the
       identity.
 
-    Raises ArgumentError for a wrong shape, a value that is NaN, and a negative size. Source:
+    Raises ArgumentError for a wrong shape, a value that is not finite, and a negative size. Source:
     MuJoCo, chapter "Fluid forces", inertia model.
     """
 
@@ -74,7 +74,7 @@ class FluidEllipsoids(eqx.Module):
       inertia of the fluid that moves with the ellipsoid, per density, for motions along and about
       its axes; by default zero.
 
-    Raises ArgumentError for a wrong shape, a value that is NaN, and a semi-axis that is not
+    Raises ArgumentError for a wrong shape, a value that is not finite, and a semi-axis that is not
     positive. Source: MuJoCo, chapter "Fluid forces", ellipsoid model; Andersen, Pesavento and Wang,
     Journal of Fluid Mechanics 541 (2005); Lamb, Hydrodynamics, sections 114 and 124.
     """
@@ -104,6 +104,8 @@ class FluidEllipsoids(eqx.Module):
         self.coefficients = parameters(coefficients, "coefficients", usual)
         self.added_volume = parameters(added_volume, "added_volume", np.zeros((n, 3)))
         self.added_moment = parameters(added_moment, "added_moment", np.zeros((n, 3)))
+        for name in ("coefficients", "added_volume", "added_moment"):
+            arguments.require(getattr(self, name), np.isfinite, name, "finite")
 
 
 class FluidForces(eqx.Module):
@@ -115,8 +117,8 @@ class FluidForces(eqx.Module):
 
     The shapes do not change the inertia of the robot, and there is no buoyancy: see
     `GravityCompensation`. The first derivatives are continuous; at rest the derivatives of the
-    quadratic terms are zero. Raises ArgumentError for a wrong shape, a value that is NaN, and a
-    negative density or viscosity. Source: MuJoCo, chapter "Fluid forces".
+    quadratic terms are zero. Raises ArgumentError for a wrong shape, a value that is not finite,
+    and a negative density or viscosity. Source: MuJoCo, chapter "Fluid forces".
     """
 
     density: Float[arguments.Parameter, ""]
@@ -138,6 +140,8 @@ class FluidForces(eqx.Module):
         for name in ("density", "viscosity"):
             arguments.require(getattr(self, name), lambda x: x >= 0, name, "0 or more")
         self.wind = parameters(wind, "wind", np.zeros(3))
+        for name in ("density", "viscosity", "wind"):
+            arguments.require(getattr(self, name), np.isfinite, name, "finite")
         for name, x, kind in (
             ("boxes", boxes, FluidBoxes),
             ("ellipsoids", ellipsoids, FluidEllipsoids),
@@ -161,6 +165,7 @@ def _checked(
     n = len(names)
     sizes = required_parameters(sizes, sizes_name, (n, 3))
     arguments.require(sizes, lambda x: x >= 0, sizes_name, "0 or more")
+    arguments.require(sizes, np.isfinite, sizes_name, "finite")
     if X is not None and not isinstance(X, Pose):
         raise ArgumentError(f"{X_name} is {X!r}, expected a Pose or None")
     R, p = (None, None) if X is None else X

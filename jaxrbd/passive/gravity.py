@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
@@ -30,7 +31,7 @@ class GravityCompensation(eqx.Module):
     - `masses` (n,) in kg, and `centers` (n, 3) in m: the masses of the links, and their centers of
       mass in the frames. They do not change the inertia of the robot.
 
-    Raises ArgumentError for a wrong shape, a value that is NaN, and a negative mass. Source:
+    Raises ArgumentError for a wrong shape, a value that is not finite, and a negative mass. Source:
     MuJoCo, XML reference, body, attribute gravcomp.
     """
 
@@ -52,6 +53,8 @@ class GravityCompensation(eqx.Module):
         self.masses = required_parameters(masses, "masses", (n,))
         arguments.require(self.masses, lambda x: x >= 0, "masses", "0 or more")
         self.centers = required_parameters(centers, "centers", (n, 3))
+        for name in ("factors", "masses", "centers"):
+            arguments.require(getattr(self, name), np.isfinite, name, "finite")
 
     def __call__(self, model: Model, q: Array | Kinematics) -> Float[Array, " nv"]:
         """The generalized force (nv,) in N and N m, for q (nq,) or its `Kinematics`.

@@ -172,10 +172,9 @@ class SpatialTendon(eqx.Module):
     path: tuple[PathPoint | Wrap | Pulley, ...]
 
     def __init__(self, name: str, path: Sequence[PathPoint | Wrap | Pulley | str]):
-        if isinstance(path, str):
-            raise ArgumentError(f"path of tendon {name!r} is {path!r}, expected a sequence")
         self.name = name
-        self.path = tuple(PathPoint(x) if isinstance(x, str) else x for x in path)
+        parts = arguments.sequence(path, f"path of tendon {name!r}", "points, wraps and pulleys")
+        self.path = tuple(PathPoint(x) if isinstance(x, str) else x for x in parts)
         self._check()
 
     def _check(self) -> None:

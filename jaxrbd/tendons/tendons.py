@@ -73,7 +73,7 @@ class Tendons(eqx.Module):
         armature: ArrayLike | Sequence | None = None,
         limits: ArrayLike | Sequence | None = None,
     ):
-        self.tendons = tuple(tendons)
+        self.tendons = arguments.sequence(tendons, "tendons", "tendons")
         for place, tendon in enumerate(self.tendons):
             if not isinstance(tendon, FixedTendon | SpatialTendon | RotationAngle):
                 raise ArgumentError(

@@ -133,8 +133,7 @@ class Viewer:
 
         Raises ArgumentError for another number of robots and for values that are not finite.
         """
-        given = np.asarray(q)
-        body_poses = motion(self._model, given[:, None] if given.ndim == 2 else given, "q")
+        body_poses = motion(self._model, q, "q", ("", "B"))
         self._check_count(body_poses)
         with self._lock:
             self._pause()
@@ -207,7 +206,7 @@ class Viewer:
     def _draw_forces(self) -> None:
         if self._contact is None:
             return
-        body_poses = motion(self._model, self._q[:, None])
+        body_poses = motion(self._model, self._q, "q", ("B",))
         arrows = contact_arrows(self._model, self._contact, body_poses, self._dt)
         for robot in range(len(self._q)):
             self._stage.show_forces(
@@ -219,7 +218,7 @@ class Viewer:
             )
 
     def _set_single(self, q: Any) -> None:
-        self._show(motion(self._model, np.asarray(q)), 0)
+        self._show(motion(self._model, q), 0)
 
     # -------------------------------------------------------------------------------- controls
 

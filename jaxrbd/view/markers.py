@@ -12,7 +12,8 @@ from ..collision import HalfSpace, PlacedShape, Separation
 from ..errors import ArgumentError
 from ..inverse_kinematics import ComTask, FrameTask, GazeTask, Task
 from ..model import Model
-from ..model.arguments import parameter, require
+from ..model.arguments import parameter, require, sequence
+from ..model.names import described
 from ..model.shapes import Sphere
 from ..spatial import Pose, pose_matrix
 from .drawing import Drawing, Item
@@ -104,10 +105,7 @@ def frame_path(
     `frame`: as in `Model.frame_index`; None: the path of the centre of mass. Raises ArgumentError
     for an unknown frame and for a trajectory of another shape.
     """
-    found = motion(model, trajectory)
-    if len(found.q) > 1:
-        raise ArgumentError(f"trajectory has shape {found.q.shape}, expected (T, {model.nq})")
-
+    found = motion(model, trajectory, axes=("", "T"))
     R, p = found.R[0], found.p[0]
     if frame is None:
         inertia = np.array(model.inertia, float)
@@ -181,6 +179,7 @@ def decorated(
     Raises ArgumentError, which names the marker, for a wrong shape or value.
     """
     length = AXES * scene.size(layers or ("visuals",))
+    markers = sequence(markers, "markers", "markers")
     items = [item for i, marker in enumerate(markers) for item in _items(marker, i, length)]
     items = [item for item in items if len(item.faces)]
     if ghosts is not None:
@@ -244,6 +243,8 @@ def _items(marker: Marker, index: int, length: float) -> list[Item]:
             np.asarray(marker.size), lambda x: (x > 0) & np.isfinite(x), f"{name}.size", "above 0"
         )
     if isinstance(marker, Axes):
+        if not isinstance(marker.poses, Pose):
+            raise ArgumentError(f"{name}.poses is {described(marker.poses)}, expected a Pose")
         R = _array(marker.poses.R, f"{name}.poses.R", (3, 3))
         p = _array(marker.poses.p, f"{name}.poses.p", (3,))
         if len(R) != len(p):
@@ -275,7 +276,7 @@ def _items(marker: Marker, index: int, length: float) -> list[Item]:
 
 def _obstacles(marker: Obstacles, name: str) -> list[Item]:
     color, items = _color(marker.color, f"{name}.color"), []
-    for placed in marker.shapes:
+    for placed in sequence(marker.shapes, f"{name}.shapes", "PlacedShape"):
         if not isinstance(placed, PlacedShape):
             raise ArgumentError(f"{name}.shapes has {placed!r}, expected objects PlacedShape")
         if placed.frame is not None or isinstance(placed.shape, HalfSpace):
@@ -289,9 +290,7 @@ def _obstacles(marker: Obstacles, name: str) -> list[Item]:
 
 def _ghosts(model: Model, scene: Drawing, ghosts: ArrayLike) -> list[Item]:
     """The visual shapes of the moving bodies in other postures, in the world."""
-    found = motion(model, ghosts, "ghosts")
-    if len(found.q) > 1:
-        raise ArgumentError(f"ghosts has shape {found.q.shape}, expected (G, {model.nq})")
+    found = motion(model, ghosts, "ghosts", ("", "G"))
     shapes = [item for item in scene.items if item.layer == "visuals" and item.body >= 0]
     return [
         item._replace(
@@ -315,7 +314,7 @@ def _array(x: ArrayLike | Sequence, name: str, shape: tuple[int, ...]) -> np.nda
 
 
 def _color(color: Color, name: str) -> tuple[float, ...]:
-    values = np.asarray(parameter(color, name, (len(color),)), float)
-    if len(values) not in (3, 4) or not np.all((values >= 0) & (values <= 1)):
+    values = np.asarray(parameter(color, name, (3,), (4,)), float)
+    if not np.all((values >= 0) & (values <= 1)):
         raise ArgumentError(f"{name} is {color!r}, expected 3 or 4 values from 0 to 1")
     return (*values.tolist(), 1.0)[:4]

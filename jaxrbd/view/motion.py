@@ -13,6 +13,7 @@ from ..algorithms import forward_kinematics
 from ..configuration import neutral
 from ..errors import ArgumentError
 from ..model import Model
+from ..model.arguments import parameter
 from ..so3 import quaternion_from_matrix
 from .drawing import Drawing
 
@@ -42,23 +43,27 @@ def _poses(model: Model, q: jax.Array):
     return jax.vmap(one)(q)
 
 
-def motion(model: Model, q: ArrayLike | None, name: str = "trajectory") -> Motion:
-    """The poses of the bodies for q (nq,), (T, nq) or (B, T, nq); None: the neutral configuration.
+def motion(
+    model: Model,
+    q: ArrayLike | None,
+    name: str = "trajectory",
+    axes: Sequence[str] = ("", "T", "BT"),
+) -> Motion:
+    """The poses of the bodies for configurations q; None: the neutral configuration.
 
-    Raises ArgumentError for another shape, for no configuration, and for a value that is not
-    finite.
+    `axes`: the axes that q may have before its last axis of size nq: B for robots, T for times, and
+    G for postures of one robot. Raises ArgumentError for other axes, for objects that are no real
+    numbers, for no configuration, and for a value that is not finite.
     """
-    given = np.asarray(neutral(model) if q is None else q)
-    if given.ndim not in (1, 2, 3) or given.shape[-1] != model.nq:
-        raise ArgumentError(
-            f"{name} has shape {given.shape}, expected ({model.nq},), (T, {model.nq}) or "
-            f"(B, T, {model.nq})"
-        )
+    shapes = [(*letters, model.nq) for letters in axes]
+    given = np.asarray(parameter(neutral(model) if q is None else q, name, *shapes))
     if 0 in given.shape[:-1]:
         raise ArgumentError(f"{name} has shape {given.shape}: it has no configuration")
     if not np.all(np.isfinite(given)):
         index = tuple(int(i) for i in np.argwhere(~np.isfinite(given))[0])
         raise ArgumentError(f"{name}{list(index)} is {given[index]}, expected finite values")
+    if given.ndim == 2 and "B" in axes:
+        given = given[:, None]
     while given.ndim < 3:
         given = given[None]
     robots, times, _ = given.shape

@@ -122,9 +122,8 @@ def _page(
     side_by_side: bool,
     name: str,
 ) -> str:
-    chosen = None if q is None else np.asarray(q)
-    kept = range(1) if chosen is None else _kept(chosen.shape[-2] if chosen.ndim > 1 else 1, dt)
-    found = motion(model, chosen, name)
+    found = motion(model, q, name)
+    kept = _kept(found.q.shape[1], dt)
     arrows = None if contact is None else contact_arrows(model, contact, found, dt)
     scale = arrow_scale(model, scene, scene.size(layers or ("visuals",)))
     with server("127.0.0.1", 0) as started:
@@ -149,7 +148,8 @@ def _page(
 
 def check_dt(dt: float) -> float:
     """dt, if it is a positive number."""
-    if not (isinstance(dt, (int, float, np.number)) and np.isfinite(dt) and dt > 0):
+    times = isinstance(dt, (int, float, np.number)) and not isinstance(dt, bool)
+    if not (times and np.isfinite(dt) and dt > 0):
         raise ArgumentError(f"dt is {dt!r}, expected a positive time in s")
     return float(dt)
 

@@ -69,8 +69,7 @@ def render(
         arguments.require(known, lambda x: np.isfinite(x) & (x > 0), "distance", "above 0 m")
     color = _vector(background, "background")
     scene = drawing(model, packages)
-    given = np.asarray(q) if q is not None else None
-    found = motion(model, given if given is None or given.ndim < 2 else given[:, None], "q")
+    found = motion(model, q, "q", ("", "B"))
     scene, layers = decorated(model, scene, layers, markers, ghosts)
     box, surface = _surface(scene, found, layers, side_by_side)
     direction = direction / np.max(np.abs(direction))

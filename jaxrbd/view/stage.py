@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import ArgumentError, installation
 from ..model import Model
+from ..model.arguments import names
 from .drawing import LAYERS, Drawing
 from .motion import AXES, Motion, bounds, center_of_mass
 
@@ -23,12 +24,11 @@ _FORCE = (220, 40, 40)
 
 def checked_layers(layers: Sequence[str]) -> tuple[str, ...]:
     """The layers, if all are known."""
-    if isinstance(layers, str):
-        layers = (layers,)
-    for layer in layers:
+    found = (layers,) if isinstance(layers, str) else names(layers, "layers")
+    for layer in found:
         if layer not in LAYERS:
             raise ArgumentError(f"layers has {layer!r}, expected some of {', '.join(LAYERS)}")
-    return tuple(layers)
+    return found
 
 
 def viser_module() -> Any:
