@@ -139,6 +139,10 @@ def test_wrappers_of_gymnasium(key):
 def test_wrong_sizes_and_order_are_refused():
     with pytest.raises(ArgumentError, match="autoreset is 'Disabled', expected one of NextStep, S"):
         envs.gymnasium_vector(POINT, 2, autoreset="Disabled")
+    with pytest.raises(ArgumentError, match="env is 'AutoReset', expected an Env without"):
+        envs.gymnasium_vector(envs.auto_reset(POINT), 2)
+    with pytest.raises(ArgumentError, match=r"autoreset is \['x'\], expected one of Ne"):
+        envs.gymnasium_vector(POINT, 2, autoreset=["x"])
     with pytest.raises(ArgumentError, match="size is 0"):
         envs.gymnasium_vector(POINT, 0)
     with pytest.raises(ArgumentError, match="step before reset"):

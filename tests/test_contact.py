@@ -1059,6 +1059,31 @@ def step_with(numbers):
     return contact.contact_step(POINT, ON_PLANE, at_rest, at_rest, at_rest, **numbers)
 
 
+@jax.jit
+def with_material(parameters, q, v):
+    """The force of the ground and the velocity after a step, with traced parameters."""
+    scene = dataclasses.replace(ON_PLANE, material=contact.Material(**parameters))
+    after = contact.contact_step(POINT, scene, q, v, jnp.zeros(3), DT).v
+    return contact.contact_force(POINT, scene, q, v).f_ext, after
+
+
+@pytest.mark.gives_nan
+@pytest.mark.parametrize(
+    "name",
+    ["friction", "margin", "torsional", "rolling", "stiffness", "dissipation", "slip_speed"],
+)
+def test_traced_materials_out_of_their_range_give_nan(name):
+    usual = {"friction": 0.8, "margin": 1e-3, "torsional": 1e-3, "rolling": 1e-3}
+    usual |= {"stiffness": 1e7, "dissipation": 2.0, "slip_speed": 0.1}
+    start = jnp.array([0.0, 0.0, -1e-3]), jnp.array([1.0, 0.0, -0.1])
+    for x in with_material(usual, *start):
+        assert np.all(np.isfinite(x))
+    force, after = with_material(usual | {name: -0.5 * usual[name]}, *start)
+    assert np.any(np.isnan(force))
+    if name in ("friction", "margin", "torsional", "rolling"):
+        assert np.all(np.isnan(after))
+
+
 @pytest.mark.gives_nan
 @pytest.mark.parametrize(
     ("name", "value"),

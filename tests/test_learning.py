@@ -1178,7 +1178,7 @@ def test_tasks_and_algorithms_by_name():
     for arguments, message in {
         ("walk", "shac"): "task is 'walk', expected one of cart-pole",
         ("hopper", "sac"): "algorithm is 'sac', expected one of shac, apg, ppo",
-        ("hopper", "shac", 0): "steps is 0, expected 1 or more",
+        ("hopper", "shac", 0): "steps is 0, expected an integer of 1 or more",
         ("cart-pole", "apg", 2**31 * 2048): f"expected at most {(2**31 - 1) * 2048}",
     }.items():
         with pytest.raises(ArgumentError, match=message):

@@ -237,6 +237,8 @@ def test_a_tolerance_decreases_outside_of_its_bounds():
     expected = [0.1, 1, 1, 1, 0.1**0.25, 0.1]
     close(envs.tolerance(x, 1.0, 2.0, 1.0), expected)
     assert np.all(np.isfinite(jax.vmap(jax.grad(lambda x: envs.tolerance(x, 1, 2, 1)))(x)))
+    close(envs.tolerance(jnp.array([0, 1, 3]), 0.9, 2.0, 1.0), [0.1**0.81, 1, 0.1])
+    close(envs.tolerance(0, 0.9, 2, 1), 0.1**0.81)
 
 
 @pytest.mark.parametrize(
@@ -344,7 +346,7 @@ def test_rewards_and_failures_are_numbers():
     with pytest.raises(ArgumentError, match=r"the reward term 'a' has shape \(3,\), expected a n"):
         jax.eval_shape(wide.reset, wide.default_params(), jax.random.key(0))
     many = envs.MjcfTask(text, {"alive": 1}, ["v"], fails=lambda *x: jnp.ones(3))
-    with pytest.raises(ArgumentError, match=r"fails returns the shape \(3,\), expected one value"):
+    with pytest.raises(ArgumentError, match=r"fails returns the shape \(3,\) and the dtype float"):
         many.failed(None, None)
 
 
@@ -390,6 +392,9 @@ def test_functions_as_observations_and_the_forces_of_limits_and_contacts():
     wide = dataclasses.replace(task, observations=[lambda *x: jnp.ones((2, 2))])
     with pytest.raises(ArgumentError, match=r"the function <lambda> of observations returns shap"):
         jax.eval_shape(wide.reset, params, jax.random.key(0))
+    single = dataclasses.replace(task, draw_start=lambda *x: jnp.ones(7))
+    with pytest.raises(ArgumentError, match=r"draw_start returns an array of shape \(7,\), exp"):
+        jax.eval_shape(single.reset, params, jax.random.key(0))
     short = dataclasses.replace(task, draw_start=lambda *x: (jnp.ones(3), jnp.ones(7)))
     with pytest.raises(ArgumentError, match=r"q has shape \(3,\), expected \(8,\)"):
         jax.eval_shape(short.reset, params, jax.random.key(0))

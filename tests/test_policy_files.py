@@ -143,6 +143,9 @@ def test_policies_refuse_observations_of_another_size_and_values_that_are_not_fi
         policy(np.zeros((3, 4)))
     with pytest.raises(ArgumentError, match=r"shape \(\), expected \(..., 5\)"):
         policy(np.zeros(()))
+    for wrong in (["a"] * 5, [[1.0], [1.0, 2.0]], np.zeros(5, complex)):
+        with pytest.raises(ArgumentError, match=r"observation is .*, expected an array of floats"):
+            policy(wrong)
     statistics = training.state.statistics
     broken = statistics._replace(mean=statistics.mean.at[1].set(jnp.inf))
     training.state = training.state._replace(statistics=broken)
@@ -422,9 +425,11 @@ def test_the_command_writes_both_files(checkpoint, tmp_path, capsys):
 def test_outputs_that_the_command_refuses(tmp_path, capsys, monkeypatch):
     """Before it loads the training."""
     monkeypatch.setattr(export_command, "load_training", None)
+    (tmp_path / "e.json").mkdir()
     for out, message in {
         "policy.txt": "expected a name that ends in .onnx",
         "policy": "expected a name that ends in .onnx",
+        "e.onnx": f"{tmp_path / 'e.json'} is a folder, expected a file",
         "gone/policy.onnx": f"the folder '{tmp_path / 'gone'}' does not exist",
     }.items():
         assert cli.main(["export", "file", str(tmp_path / out)]) == 1

@@ -16,8 +16,10 @@ from jaxrbd import (
     frames,
     identification,
     io,
+    learning,
     optimal_control,
     passive,
+    sensors,
     tendons,
     view,
 )
@@ -64,12 +66,40 @@ def regulator(x0=(0.0, 0.0), **arrays):
     return optimal_control.lqr(optimal_control.LqrStages(**(given | arrays)), np.asarray(x0))
 
 
+def moved(dynamics=lambda q, v, z=None: v, q=(0.0, 0.0), dt=0.1, z=None):
+    q = np.asarray(q) if isinstance(q, tuple) else q
+    return rbd.integrators.semi_implicit_euler(ARM, dynamics, q, np.zeros(2), dt, z)
+
+
+def stepped(action):
+    params = CART_POLE.default_params()
+    return CART_POLE.step(params, CART_POLE.reset(params, KEY), action)
+
+
+def randomised(name, distribution):
+    return envs.randomise(CART_POLE.default_params(), {name: distribution}, KEY, 2)
+
+
+def pushed(pushes):
+    env = envs.QuadrupedTrot()
+    params = env.default_params()._replace(pushes=jnp.array(pushes))
+    shapes = jax.eval_shape(env.initial, params, KEY)
+    physics = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    return env.advance(params, physics, np.zeros(env.action_size), KEY)
+
+
 def locked_sphere():
     ball = zoo.build(["spherical"], [-1])
     return rbd.model.lock_joints(ball, {ball.joint_names[0]: np.zeros(4)})
 
 
 TIP = ARM.frame_names[-1]
+SEVERAL = jax.tree.map(lambda x: jnp.stack([x] * 3), ARM)
+KEY = jax.random.key(0)
+CART_POLE = envs.CartPoleSwingUp()
+SCALE = envs.Scale(0.9, 1.1)
+FILTER = actuators.Filter([0.1, 0.1])
+BALL_JOINT = zoo.build(["spherical"], [-1])
 ROPE = tendons.FixedTendon("rope", {ARM.joint_names[0]: 1.0})
 BALL = collision.PlacedShape(collision.Sphere(0.1), None, np.zeros(3))
 PAST = actuators.Delay(1.0, 2).init((np.zeros(2), np.zeros(3)))
@@ -129,7 +159,7 @@ REFUSED = {
     ),
     "inputs has the shapes [()]": lambda: rollout(None, 1.0),
     "inputs has the shapes []": lambda: rollout(None, ()),
-    "z contains 'str', expected arrays": lambda: rbd.integrators.explicit_euler(
+    "z contains 'str', expected arrays of real": lambda: rbd.integrators.explicit_euler(
         ARM, lambda q, v, z: (v, z), Q, Q, 0.1, z="x"
     ),
     "regularization is None, expected": lambda: identified(regularization=None),
@@ -183,6 +213,92 @@ REFUSED = {
         [TIP], [[1.0, 1.0, 1.0]], added_volume=[[np.inf, 0.0, 0.0]]
     ),
     "wind is [inf": lambda: passive.FluidForces(1.0, 0.0, [np.inf, 0.0, 0.0]),
+    ", None], expected an array": lambda: algorithms.crba(ARM, [0.0, None]),
+    "q is [[0.0], [0.0, 1.0]], expected": lambda: moved(q=[[0.0], [0.0, 1.0]]),
+    "q is 'ab', expected an array": lambda: moved(q="ab"),
+    "dt is 'a', expected an array": lambda: moved(dt="a"),
+    "dt has dtype complex128, expected a real": lambda: moved(dt=1j),
+    "z contains an array of shape (1,), expected arrays of real": lambda: moved(z=np.array([1j])),
+    "the rate of z from dynamics is complex": lambda: moved(
+        lambda q, v, z: (v, z.astype(complex)), z=np.zeros(1)
+    ),
+    "the result of dynamics(q, v) is 'a'": lambda: moved(lambda q, v: "a"),
+    "integrator is None, expected a step": lambda: rbd.integrators.step_derivatives(
+        ARM, None, Q, Q, Q, 0.1
+    ),
+    "dtype is 'float16', expected float32 or float64": lambda: ARM.astype("float16"),
+    "'double_pendulum' is a batch of models": lambda: algorithms.total_mass(SEVERAL),
+    "expected (2, 10), those of one robot; batch with jax.vmap": lambda: algorithms.crba(
+        SEVERAL, Q
+    ),
+    "its inertias have shape (3, 2, 10)": lambda: SEVERAL.with_mass(ARM.body_names[0], 2.0),
+    "inertias have shape (3, 2, 10)": lambda: SEVERAL.with_payload(TIP, 2.0),
+    "key has shape () and dtype int64, expected one key": lambda: sensors.Noise(1.0)(3, Q),
+    "key has shape (2,)": lambda: sensors.Noise(1.0)(jax.random.split(KEY), Q),
+    "pattern is None, expected an array": lambda: sensors.height_scan(
+        ARM, Q, contact.Plane((0.0, 0.0, 1.0), 0.0), TIP, None
+    ),
+    "activation is None, expected an array": lambda: FILTER.push(None, np.zeros(2), 0.1),
+    "command is 'a', expected an array": lambda: actuators.Delay(1.0, 2).init("a"),
+    "command is None, expected an array or": lambda: actuators.Delay(1.0, 2).init(None),
+    "past has 'a', expected a result": lambda: actuators.Delay(1.0, 2).push("a", np.zeros(2)),
+    "q is 'a', expected an array": lambda: identification.identify_inertia(
+        ARM, "a", SAMPLES, SAMPLES, SAMPLES
+    ),
+    "predict is None, expected a function": lambda: identification.identify_parameters(
+        None, 1.0, np.ones(3)
+    ),
+    "start is 'a', expected an array": lambda: identification.identify_parameters(
+        lambda p: p, "a", np.ones(3)
+    ),
+    "predict returns the dtype int64": lambda: identification.identify_parameters(
+        lambda p: jnp.ones(3, int), 1.0, np.ones(3)
+    ),
+    "markers[0].positions is [[0, 0], [1]]": lambda: view.render(
+        ARM, markers=[view.Points([[0, 0], [1]])]
+    ),
+    "markers[0].size is 'a'": lambda: view.render(
+        ARM, markers=[view.Points(np.zeros(3), size="a")]
+    ),
+    "trajectory[1] has the zero quaternion for joint": lambda: view.save_html(
+        "unused.html", BALL_JOINT, [[0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0]]
+    ),
+    "q has the zero quaternion for joint": lambda: view.render(BALL_JOINT, np.zeros(4)),
+    "packages is 3, expected a mapping": lambda: io.find_package_file("package://a/b", 3),
+    "path is None, expected the path": lambda: io.save_model(ARM, None),
+    "path is 3, expected the path of a file": lambda: io.load_model(3),
+    "task is ['a'], expected one of": lambda: learning.load_task(["a"]),
+    "steps is 'a', expected an integer": lambda: learning.algorithm_for("cart-pole", "ppo", "a"),
+    "algorithm is ['a'], expected one of": lambda: learning.load_task("cart-pole", ["a"]),
+    "env is 'NoneType', expected an environment": lambda: envs.vectorize(None),
+    "env is 'AutoReset', expected an Env": lambda: envs.BraxEnv(envs.auto_reset(CART_POLE)),
+    "env is 'AutoReset', expected an Env without": lambda: envs.GymnaxEnv(
+        envs.auto_reset(CART_POLE)
+    ),
+    "env is 'NoneType', expected an Env": lambda: envs.mirror_image(None),
+    "hidden is 3, expected a sequence": lambda: envs.Asymmetric(envs.QuadrupedTrot(), 3),
+    "key is None, expected an array": lambda: CART_POLE.reset(CART_POLE.default_params(), None),
+    "action is 'x', expected an array": lambda: stepped("x"),
+    "margin is 0.0, expected above 0": lambda: envs.tolerance(1.0, 0.0, 2.0, 0.0),
+    "lower is 2.0 and upper is 1.0": lambda: envs.tolerance(1.0, 2.0, 1.0, 1.0),
+    "x has dtype bool, expected floats": lambda: envs.tolerance(True, 0.0, 1.0, 1.0),
+    "upper is 'a', expected an array": lambda: envs.tolerance(1.0, 0.0, "a", 1.0),
+    "params has no 'model.inertia[0]'": lambda: randomised("model.inertia[0]", SCALE),
+    "params has no 'model.inertia.T'": lambda: randomised("model.inertia.T", SCALE),
+    "low of Uniform has shape (4,), expected (3,)": lambda: randomised(
+        "model.gravity", envs.Uniform(np.zeros(4), np.ones(4))
+    ),
+    "low of Scale has shape (3,), expected ()": lambda: randomised(
+        "model.gravity", envs.Scale(np.ones(3), np.ones(3))
+    ),
+    "the distribution of 'model.armature' gives None": lambda: randomised(
+        "model.armature", lambda key, x: None
+    ),
+    "high is inf, expected finite": lambda: envs.Uniform(0.0, np.inf),
+    "distributions is 3, expected a mapping": lambda: envs.randomise(None, 3, KEY, 2),
+    "distributions has the entry 3": lambda: envs.randomise(None, {3: SCALE}, KEY, 2),
+    "params.pushes is [0.5 0. ], expected": lambda: pushed([0.5, 0.0]),
+    "params.pushes is [-0.5  1. ], expected": lambda: pushed([-0.5, 1.0]),
     "a point is [ 0. nan  0.]": lambda: constraints.point(None, 0, (0, np.nan, 0)),
 }
 

@@ -292,6 +292,32 @@ def test_the_touching_point_needs_few_iterations(monkeypatch):
     assert np.max(np.abs(jax.jit(jax.vmap(wrapping._mismatch))(phi, *case))) < 1e-13
 
 
+@pytest.mark.parametrize("second", [(2.0, 0.0, 0.0), (0.8, 0.0, 0.0), (1.5, 4e-9, -3e-9)])
+def test_the_derivatives_of_a_tendon_that_bends_to_a_sphere_in_line_with_its_center(second):
+    """Any plane through the line is right, but the derivatives of the forces turn the plane."""
+    points = np.array([[0.8, 0.0, 0.0], second])
+    turn = np.asarray(rbd.so3.exp(np.array([0.3, -0.5, 0.8])))
+    points = points @ turn.T
+    case = np.array(0.3), np.array(True), turn @ [0, 0.1, 0], np.array(True), np.array(1)
+
+    def length(x):
+        return wrapped_line(x[0], x[1], *case).length
+
+    def forces(x):
+        line = wrapped_line(x[0], x[1], *case)
+        return jnp.stack([line.f_0, line.f_1])
+
+    assert length(points) > np.linalg.norm(points[1] - points[0]) + 0.1
+    check_forces = jax.jit(forces)
+    found = jax.jit(jax.jacfwd(forces))(points).reshape(6, 6)
+    step = 1e-5 * np.eye(6).reshape(6, 2, 3)
+    differences = [check_forces(points + h) - check_forces(points - h) for h in step]
+    np.testing.assert_allclose(found, np.reshape(differences, (6, 6)).T / 2e-5, atol=1e-7)
+    np.testing.assert_allclose(found, found.T, atol=1e-7)
+    slopes = jax.jit(jax.grad(length))(points)
+    np.testing.assert_allclose(slopes, forces(points), atol=1e-9)
+
+
 def line_and_slopes(*case):
     return wrapped_line(*case), jax.grad(lambda *x: wrapped_line(*x).length, (0, 1, 2))(*case)
 

@@ -60,7 +60,7 @@ class Delay(eqx.Module):
         (length + 1, *s) of commands, the newest first. Raises ArgumentError for a command with
         an array that is not of floats, or that does not have the shape of a lag (n,).
         """
-        command = jax.tree.map(jnp.asarray, command)
+        command = _arrays(command)
         for path, x in jax.tree_util.tree_leaves_with_path(command):
             if not jnp.issubdtype(x.dtype, jnp.floating):
                 raise ArgumentError(f"{_named(path)} has dtype {x.dtype}, expected floats")
@@ -74,7 +74,7 @@ class Delay(eqx.Module):
         command of `init`. With the lag 0, the delayed command is the new command. Raises
         ArgumentError for a command that does not match the past.
         """
-        command = jax.tree.map(jnp.asarray, command)
+        command = _arrays(command)
         if jax.tree.structure(past) != jax.tree.structure(command):
             raise ArgumentError(
                 f"command is {jax.tree.structure(command)}, expected the structure of the past, "
@@ -84,6 +84,8 @@ class Delay(eqx.Module):
         for (path, x), commands in zip(leaves, jax.tree.leaves(past)):
             self._require_shape_of_lag(path, x)
             expected = (self.length + 1, *x.shape), x.dtype
+            if not isinstance(commands, Array | np.ndarray):
+                raise ArgumentError(f"past has {commands!r}, expected a result of init or push")
             if (commands.shape, commands.dtype) != expected:
                 raise ArgumentError(
                     f"{_named(path)} has shape {x.shape} and dtype {x.dtype}, expected one row of "
@@ -116,6 +118,15 @@ def _push(delay: Delay, past: PyTree, command: PyTree) -> tuple[PyTree, PyTree]:
         return (1 - fraction) * pair[0] + fraction * pair[1]
 
     return past, jax.tree.map(delayed, past)
+
+
+def _arrays(command: PyTree) -> PyTree:
+    """The command with arrays of JAX as leaves. Raises ArgumentError for other leaves, or none."""
+    if not jax.tree.leaves(command):
+        raise ArgumentError(f"command is {command!r}, expected an array or a pytree of arrays")
+    return jax.tree_util.tree_map_with_path(
+        lambda path, x: arguments.as_array(x, _named(path)), command
+    )
 
 
 def _named(path) -> str:

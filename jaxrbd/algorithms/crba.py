@@ -74,8 +74,8 @@ def mass_matrix_product(model: Model, q: Array | Kinematics, x: Array) -> Float[
 def minverse(model: Model, q: Array | Kinematics) -> Float[Array, "nv nv"]:
     """Inverse of the joint-space inertia matrix M, symmetric, (nv, nv).
 
-    `q` (nq,) or its `Kinematics`. Where M is singular (a massless last link without armature) the
-    result is not finite.
+    `q` (nq,) or its `Kinematics`. Where M is singular, the result has no meaning: rounding
+    errors decide whether it is finite. For a massless last link without armature it is not finite.
     """
     inverse = inverse_positive_definite(crba.unchecked(model, q))
     return (inverse + inverse.T) / 2

@@ -72,7 +72,8 @@ def forward_dynamics(
     user-defined, the solver computes the inverse of M instead. JAX differentiates the equation
     `M a = tau - bias` and not the solver. So the derivative is `M^-1 (dtau - d rnea)`, where d rnea
     is the derivative of `rnea` at constant a. The value and all derivatives share one factorisation
-    of M. Where M is singular (a massless last link without armature) the result is not finite.
+    of M. Where M is singular, the result has no meaning: rounding errors decide whether it is
+    finite. For a massless last link without armature it is not finite.
     Within `tree.implementation("parallel")`, the program composes articulated bodies by divide and
     conquer (divide_and_conquer.py), and JAX differentiates this composition.
     Source: Featherstone, section 6.1 and table 7.1.

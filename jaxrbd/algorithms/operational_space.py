@@ -29,8 +29,9 @@ def delassus_matrix(
     - `reference`: the reference frame of every Jacobian, as in `frame_jacobian`.
 
     The matrix is symmetric and positive semidefinite, with six rows per frame in the order of
-    `frames`. Where M is singular the result is not finite. Raises ArgumentError for an unknown
-    frame or reference. Source: Featherstone (8.5), as the inverse of the apparent inertia.
+    `frames`. Where M is singular, the result has no meaning, as for `minverse`. Raises
+    ArgumentError for an unknown frame or reference. Source: Featherstone (8.5), as the inverse of
+    the apparent inertia.
     """
     kinematics = forward_kinematics.unchecked(model, q)
     frames = arguments.sequence(frames, "frames", "frames")

@@ -258,7 +258,7 @@ def forward_dynamics_derivatives(
 
     Arguments as for `forward_dynamics`. Returns `(dqdd_dq, dqdd_dv, Minv)`, each (nv, nv):
     `-M^-1 dtau_dq`, `-M^-1 dtau_dv` and `M^-1`, with the derivatives of `rnea` at the resulting
-    acceleration. Where M is singular the results are not finite.
+    acceleration. Where M is singular, the results have no meaning, as for `forward_dynamics`.
     Source: Carpentier and Mansard (2018), equation 12.
     """
     return acceleration_and_derivatives(model, q, v, tau, f_ext)[1]

@@ -188,7 +188,7 @@ def forward_dynamics_second_order(
 
     `q` (nq,) or its `Kinematics`, `v` (nv,), `tau` (nv,), `weights` (nv,), `f_ext` (nb, 6) as in
     `rnea`. Returns `(dq_dq, dq_dv, dv_dv, dq_dtau)`, each (nv, nv), with rows and derivatives in q
-    as for `rnea_second_order`. Where M is singular the results are not finite. Source: the second
+    as for `rnea_second_order`. Where M is singular, the results have no meaning. Source: the second
     derivative of `rnea(q, v, qdd) = tau`, weighted by `M^-1 weights`.
     """
     kinematics = forward_kinematics.unchecked(model, q)

@@ -65,7 +65,7 @@ def contact_force(model: Model, scene: Scene, q: Array | Kinematics, v: Array) -
     `Height`, the ground `z = height(xy)`, is approximate, and its gradient has the length 1 only on
     the surface. The normal force is then along the gradient, and f_n is multiplied by this length.
     So the elastic force has the potential `contact_energy` on any ground. Raises ArgumentError for
-    an unknown frame.
+    an unknown frame. Traced parameters of the material out of their range give NaN.
     """
     kinematics = forward_kinematics.unchecked(model, q)
     scene = scene_for(model, scene)
@@ -74,14 +74,17 @@ def contact_force(model: Model, scene: Scene, q: Array | Kinematics, v: Array) -
     motions = point_motions(model, kinematics, bodies, found.arm, v)
     velocity, angular = (relative(scene, x) for x in motions)
     depth = jnp.maximum(-found.distance, 0)
-    damping = -jnp.sum(found.gradient * velocity, axis=-1) * material.dissipation
-    push = depth**2 * material.stiffness * (damping + jnp.sqrt(1 + damping**2))
+    dissipation = arguments.NOT_NEGATIVE.or_nan(jnp.asarray(material.dissipation))
+    stiffness = arguments.NOT_NEGATIVE.or_nan(jnp.asarray(material.stiffness))
+    damping = -jnp.sum(found.gradient * velocity, axis=-1) * dissipation
+    push = depth**2 * stiffness * (damping + jnp.sqrt(1 + damping**2))
 
     length, normal = lengths_and_normals(found.gradient)
     normal_force = push * length
     spin = scene.spin(normal)
     slip = with_spins(spin, tangential(normal, velocity), angular)
-    speed = jnp.sqrt(jnp.sum(slip * slip, axis=-1) + material.slip_speed**2)
+    slip_speed = arguments.POSITIVE.or_nan(jnp.asarray(material.slip_speed))
+    speed = jnp.sqrt(jnp.sum(slip * slip, axis=-1) + slip_speed**2)
     friction = -(normal_force * scene.friction / speed)[:, None] * slip
 
     f = friction + jnp.pad(push[:, None] * found.gradient, ((0, 0), (0, spin.shape[1])))

@@ -299,7 +299,7 @@ class Scene(eqx.Module):
 
     @property
     def friction(self) -> Array:
-        """The friction coefficient of each contact, (n + m,).
+        """The friction coefficient of each contact, (n + m,); NaN for a traced negative value.
 
         Raises ArgumentError if the material has another number of coefficients.
         """
@@ -343,7 +343,7 @@ class Scene(eqx.Module):
             raise ArgumentError(
                 f"{name} has shape {x.shape}, expected () or ({self.size},), one value per contact"
             )
-        return jnp.broadcast_to(x, (self.size,))
+        return jnp.broadcast_to(arguments.NOT_NEGATIVE.or_nan(x), (self.size,))
 
     @classmethod
     def from_shapes(

@@ -17,7 +17,7 @@ from jax import Array
 from ..errors import ArgumentError
 from ..model import arguments
 from .batches import ResetNextStep, auto_reset, vectorize
-from .environment import Env, Observation, Params, State, typed_keys
+from .environment import Env, Observation, Params, State, checked_env
 
 
 def gymnasium_vector(
@@ -52,9 +52,10 @@ def gymnasium_vector(
         raise ArgumentError(
             "gymnasium_vector needs the package gymnasium 1.1 or later: pip install gymnasium"
         ) from error
+    checked_env(env)
     arguments.require_counts(size=size)
     modes = {mode.value: mode for mode in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)}
-    mode = modes.get(getattr(autoreset, "value", autoreset))
+    mode = next((mode for name, mode in modes.items() if autoreset in (name, mode)), None)
     if mode is None:
         raise ArgumentError(f"autoreset is {autoreset!r}, expected one of {', '.join(modes)}")
     same_step = mode is AutoresetMode.SAME_STEP
@@ -102,7 +103,8 @@ def gymnasium_vector(
         def step(self, actions):
             if self._state is None:
                 raise ArgumentError("step before reset")
-            self._state = state = self._step(self._state, jnp.asarray(actions, dtype))
+            actions = arguments.as_array(actions, "actions").astype(dtype)
+            self._state = state = self._step(self._state, actions)
             infos = {name: np.array(x) for name, x in state.reward_terms.items()}
             done = np.array(state.done)
             if same_step and np.any(done):
@@ -151,6 +153,9 @@ class GymnaxEnv:
 
     env: Env
 
+    def __post_init__(self):
+        checked_env(self.env)
+
     @property
     def name(self) -> str:
         """The name of the class of the environment."""
@@ -176,7 +181,7 @@ class GymnaxEnv:
     ) -> tuple[Observation, State, Array, Array, Array, dict[str, Any]]:
         """The observation, the state, the reward, `terminated`, `truncated`, and the infos."""
         after = auto_reset(self.env).step(
-            self._params(params), state._replace(key=typed_keys(key, "key", 0)), action
+            self._params(params), state._replace(key=arguments.typed_keys(key, "key", 0)), action
         )
         info = self._info(after)
         return after.observation, after, after.reward, after.terminated, after.truncated, info
@@ -186,7 +191,7 @@ class GymnaxEnv:
     ) -> tuple[Observation, State, Array, Array, dict[str, Any]]:
         """As `step`, without a new episode and without `truncated`."""
         after = self.env.step(
-            self._params(params), state._replace(key=typed_keys(key, "key", 0)), action
+            self._params(params), state._replace(key=arguments.typed_keys(key, "key", 0)), action
         )
         return after.observation, after, after.reward, after.terminated, self._info(after)
 
@@ -244,6 +249,9 @@ class BraxEnv:
 
     env: Env
     params: Params = None
+
+    def __post_init__(self):
+        checked_env(self.env)
 
     @property
     def observation_size(self) -> Any:

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 from jax.sharding import Mesh
 from jax.typing import ArrayLike
 
 from ..errors import ArgumentError
+from ..model import arguments
 from ..model.names import described
 from ..sharding import over_devices
-from .environment import Env, Params, State, Wrapper, checked_env, typed_keys, where
+from .environment import Env, Params, State, Wrapper, checked_env, where
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,19 +77,23 @@ class Vectorized(Wrapper):
     params_axes: Any
     mesh: Mesh | None = None
 
+    def __post_init__(self):
+        if not isinstance(self.env, Env | _Resetting):
+            raise ArgumentError(f"env is {type(self.env).__name__!r}, expected an environment")
+
     def reset(self, params: Params, keys: Array) -> State:
         """The states (n) at the start of episodes.
 
         `keys`: n keys of `jax.random.key`, or of `jax.random.PRNGKey` as an array with n rows.
         """
-        return self._mapped(self.env.reset)(params, typed_keys(keys, "keys", 1))
+        return self._mapped(self.env.reset)(params, arguments.typed_keys(keys, "keys", 1))
 
     def step(self, params: Params, state: State, action: ArrayLike) -> State:
         """The states (n) after one step with the actions (n, action_size)."""
         if not isinstance(state, State) or state.steps.ndim != 1:
             found = "one state" if isinstance(state, State) else described(state)
             raise ArgumentError(f"state is {found}, expected a batch of states, such as of reset")
-        action, n = jnp.asarray(action), state.steps.size
+        action, n = arguments.as_array(action, "action"), state.steps.size
         if action.shape != (n, self.action_size):
             raise ArgumentError(
                 f"action has shape {action.shape}, expected {(n, self.action_size)}: one action "

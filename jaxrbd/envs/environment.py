@@ -192,7 +192,7 @@ class Env(abc.ABC):
         the first kind. Raises ArgumentError for another key, and as `step` for `params`.
         """
         _check_settings(self, params)
-        key = typed_keys(key, "key", 0)
+        key = arguments.typed_keys(key, "key", 0)
         key, start_key, sensor_key = jax.random.split(key, 3)
         physics = self.initial(params, start_key)
         observation = _finite_or_zero(_apply(self.observe, params, physics, sensor_key))
@@ -321,30 +321,6 @@ def plain_setting(x: Any) -> Any:
     return getattr(x, "__qualname__", type(x).__qualname__)
 
 
-def typed_keys(keys: ArrayLike, name: str, axes: int) -> Array:
-    """Random keys of `jax.random.key`, also for keys of `jax.random.PRNGKey`.
-
-    Raises ArgumentError for other arrays, and for keys with another number of axes.
-    """
-    keys = jnp.asarray(keys)
-    typed = keys
-    if not jnp.issubdtype(keys.dtype, jax.dtypes.prng_key):
-        try:
-            typed = jax.random.wrap_key_data(keys)
-        except TypeError:
-            typed = None
-    if typed is None or typed.ndim != axes:
-        expected = (
-            "keys (n,) of jax.random.split(jax.random.key(seed), n)"
-            if axes
-            else "one key of jax.random.key(seed)"
-        )
-        raise ArgumentError(
-            f"{name} has shape {keys.shape} and dtype {keys.dtype}, expected {expected}"
-        )
-    return typed
-
-
 def where(condition: Bool[Array, ""], first: Any, second: Any) -> Any:
     """The first pytree where the condition holds, the second elsewhere."""
     return jax.tree.map(lambda x, y: jnp.where(condition, x, y), first, second)
@@ -439,7 +415,7 @@ def _check_number(name: str, x: ArrayLike) -> None:
 
 
 def _checked_action(env: Env, model: Model, action: ArrayLike) -> Array:
-    action = jnp.asarray(action)
+    action = arguments.as_array(action, "action")
     if action.shape != (env.action_size,):
         hint = "; batch with jaxrbd.envs.vectorize" if action.ndim > 1 else ""
         raise ArgumentError(

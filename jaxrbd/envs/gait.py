@@ -261,6 +261,8 @@ def gait_postures(
     """
     home = arguments.configuration(model, home)
     check_legged_robot(model)
+    frames = arguments.sequence(frames, "frames", "frames")
+    phases = np.asarray(arguments.parameter(phases, "phases", (None,))).tolist()
     if len(phases) != len(frames):
         raise ArgumentError(
             f"phases has {len(phases)} values, expected {len(frames)}, one per frame"

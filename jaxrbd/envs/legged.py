@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from ..actuators import PD, Delay
 from ..configuration import integrate
 from ..constraints import Constraint
 from ..contact import Scene, Servo, contact_points, contact_step, inverse_inertias
-from ..model import Model
+from ..model import Model, arguments
 from ..passive import PassiveForces
 from ..sensors import Noise, projected_gravity
 from ..so3 import quaternion_conjugate, quaternion_normalize, quaternion_rotate
@@ -400,12 +400,18 @@ class LeggedEnv(Env):
         return (height < params.low) | (down < jnp.cos(params.tilt))
 
 
+def _are_pushes(pushes: Any) -> Any:
+    """Whether the velocity is 0 or more, and the mean time at least the time of a step."""
+    return (pushes[0] >= 0) & (pushes[1] >= TIME_STEP * (1 - 1e-6))
+
+
 def _pushed(
     pushes: Float[Array, "2"], q: Float[Array, " nq"], v: Float[Array, " nv"], key: PRNGKeyArray
 ) -> Float[Array, " nv"]:
     """The velocity after a random push, or without one; see `LeggedParams.pushes`."""
     speed_key, time_key = jax.random.split(key)
-    speed, interval = pushes
+    arguments.require(pushes, _are_pushes, "params.pushes", f"0 or more, and {TIME_STEP} s or more")
+    speed, interval = jnp.where(_are_pushes(pushes), pushes, jnp.nan)
     happens = jax.random.uniform(time_key, (), v.dtype) * interval < TIME_STEP
     change = jnp.where(happens, uniform(speed_key, speed * jnp.array([1, 1, 0], v.dtype)), 0)
     back = quaternion_conjugate(quaternion_normalize(q[3:7]))

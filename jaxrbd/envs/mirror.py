@@ -26,7 +26,7 @@ from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..se3 import Pose
 from ..spatial import inertia_center_of_mass
-from .environment import Env, Parts
+from .environment import Env, Parts, checked_env
 from .gait import check_legged_robot
 from .legged import LeggedEnv, LeggedParams
 
@@ -82,7 +82,7 @@ def mirror_image(env: Env, params: LeggedParams | None = None, entry: str | None
     Raises ArgumentError, which names the joint, the foot or the part of the observation, for a
     robot or an environment that has no mirror image.
     """
-    given: Any = env.default_params() if params is None else params
+    given: Any = checked_env(env).default_params() if params is None else params
     inner: Any = env
     while not isinstance(inner, LeggedEnv) and isinstance(getattr(inner, "env", None), Env):
         inner = inner.env
@@ -92,7 +92,7 @@ def mirror_image(env: Env, params: LeggedParams | None = None, entry: str | None
         )
     stated: Any = env.interface(given).observation
     entries: dict[str | None, Parts] = stated if isinstance(stated, dict) else {None: stated}
-    if entry not in entries:
+    if not isinstance(entry, str | None) or entry not in entries:
         raise ArgumentError(f"entry is {entry!r}, expected {', '.join(sorted(map(str, entries)))}")
     model = given.model
     base = neutral(model)[:7]  # the base is at the world's origin

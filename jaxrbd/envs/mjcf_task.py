@@ -28,7 +28,7 @@ from ..errors import ArgumentError, listed
 from ..io.mujoco import Imported, MujocoBodies, MujocoCoordinates, load_mjcf
 from ..model import Model, arguments
 from ..model.joint_indices import is_free
-from ..model.names import similar_names
+from ..model.names import described, similar_names
 from ..passive import PassiveForces
 from ..sensors import RobotSensors, SubtreeSensor, TendonSensor, touch
 from ..tendons import SpatialTendon, Tendons
@@ -289,7 +289,10 @@ class MjcfTask(Env):
     def initial(self, params, key):
         """The start, with random coordinates and velocities; see `MjcfParams.start`."""
         model = params.model
-        q, v = (self.draw_start or _uniform_start)(params, key)
+        drawn = (self.draw_start or _uniform_start)(params, key)
+        if not isinstance(drawn, tuple | list) or len(drawn) != 2:
+            raise ArgumentError(f"draw_start returns {described(drawn)}, expected a pair (q, v)")
+        q, v = drawn
         q, v = arguments.configuration(model, q), arguments.velocity(model, v)
         no_action = jnp.zeros(self.action_size, model.dtype)
         control = params.control_center
@@ -452,9 +455,12 @@ class MjcfTask(Env):
     def failed(self, params, physics):
         if self.fails is None:
             return jnp.zeros((), bool)
-        failed = jnp.asarray(self.fails(params, physics), bool)
-        if failed.shape != ():
-            raise ArgumentError(f"fails returns the shape {failed.shape}, expected one value")
+        failed = arguments.as_array(self.fails(params, physics), "the result of fails")
+        if (failed.shape, failed.dtype) != ((), np.bool_):
+            raise ArgumentError(
+                f"fails returns the shape {failed.shape} and the dtype {failed.dtype}, expected "
+                "one truth value"
+            )
         return failed
 
 
@@ -483,13 +489,27 @@ def tolerance(
 ) -> Float[Array, "..."]:
     """1 where x is between two bounds, and a smooth decrease outside: 0.1 at the distance `margin`.
 
-    All arguments have the unit of x; `margin` is more than 0. With the distance d of x from the
-    bounds, the value is `0.1 ** ((d / margin) ** 2)`. It is a common reward term, as in the control
-    suite of dm_control. Source: Tassa et al. (2018), DeepMind Control Suite, section on rewards.
+    All arguments have the unit of x; `margin` is more than 0, and the shapes broadcast. With the
+    distance d of x from the bounds, the value is `0.1 ** ((d / margin) ** 2)`. It is a common
+    reward term, as in the control suite of dm_control. Raises ArgumentError for objects that are no
+    real numbers, for a known margin that is not above 0, and for known bounds in the wrong order.
+    Source: Tassa et al. (2018), DeepMind Control Suite, section on rewards.
     """
-    x = jnp.asarray(x)
-    below, above = (jnp.asarray(bound, x.dtype) for bound in (lower, upper))
-    distance = jnp.maximum(jnp.maximum(below - x, x - above), 0) / jnp.asarray(margin, x.dtype)
+    x, below, above, width = (
+        arguments.as_array(value, name)
+        for name, value in (("x", x), ("lower", lower), ("upper", upper), ("margin", margin))
+    )
+    if jnp.issubdtype(x.dtype, jnp.integer):
+        x = x.astype(float)
+    for name, value in (("x", x), ("lower", below), ("upper", above), ("margin", width)):
+        if not jnp.isdtype(value.dtype, ("real floating", "integral")):
+            raise ArgumentError(f"{name} has dtype {value.dtype}, expected floats")
+    arguments.require(width, lambda x: x > 0, "margin", "above 0")
+    bounds = [arguments.known(bound) for bound in (below, above)]
+    if bounds[0] is not None and bounds[1] is not None and np.any(bounds[0] > bounds[1]):
+        raise ArgumentError(f"lower is {lower} and upper is {upper}, expected lower <= upper")
+    below, above, width = (value.astype(x.dtype) for value in (below, above, width))
+    distance = jnp.maximum(jnp.maximum(below - x, x - above), 0) / width
     return jnp.exp(np.log(0.1).astype(x.dtype) * distance**2)
 
 

@@ -65,7 +65,8 @@ class Asymmetric(_OtherObservations):
                 f"the interface of {type(self.env).__name__} states no parts of its observation, "
                 "expected their names and sizes"
             )
-        hidden = (self.hidden,) if isinstance(self.hidden, str) else tuple(self.hidden)
+        alone = isinstance(self.hidden, str)
+        hidden = (self.hidden,) if alone else arguments.names(self.hidden, "hidden")
         names = [name for name, _ in parts]
         for name in hidden:
             if name not in names:

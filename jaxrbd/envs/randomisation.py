@@ -18,7 +18,7 @@ from jaxtyping import PRNGKeyArray
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.model import joint_kinds
-from .environment import Params, typed_keys
+from .environment import Params
 
 # Draws another value of a leaf: a function of a key and the usual value.
 Distribution = Callable[[PRNGKeyArray, Array], Array]
@@ -31,23 +31,38 @@ class _Bounded(eqx.Module):
     high: ArrayLike
 
     def __check_init__(self):
-        arguments.parameter(self.low, "low")
-        arguments.parameter(self.high, "high")
+        for name in ("low", "high"):
+            bound = arguments.parameter(getattr(self, name), name)
+            arguments.require(bound, np.isfinite, name, "finite")
         values = [arguments.known(x) for x in (self.low, self.high)]
         if values[0] is not None and values[1] is not None and not np.all(values[0] <= values[1]):
             raise ArgumentError(f"low is {self.low} and high is {self.high}, expected low <= high")
+
+    def _drawn(
+        self, key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any, widest: tuple[int, ...] = ()
+    ) -> Array:
+        """Random numbers of this shape. The bounds have shapes that broadcast to `widest`."""
+        for name in ("low", "high"):
+            found = np.shape(getattr(self, name))
+            pairs = zip(found[::-1], widest[::-1])
+            if len(found) > len(widest) or any(n not in (1, m) for n, m in pairs):
+                raise ArgumentError(
+                    f"{name} of {type(self).__name__} has shape {found}, expected {widest}"
+                )
+        low, high = (jnp.asarray(bound, dtype) for bound in (self.low, self.high))
+        return low + (high - low) * jax.random.uniform(key, shape, dtype)
 
 
 class Uniform(_Bounded):
     """The distribution of values from `low` to `high`, whatever the usual value is.
 
-    The call `Uniform(low, high)(key, x)` returns an array of the shape of x. `low`, `high`: () or
-    the shape of x. Each entry is drawn independently.
+    The call `Uniform(low, high)(key, x)` returns an array of the shape of x. `low`, `high`: a shape
+    that broadcasts to the shape of x. Each entry is drawn independently.
     """
 
     def __call__(self, key: PRNGKeyArray, x: Array) -> Array:
         """A random array of the shape and dtype of x."""
-        return _between(key, x.shape, x.dtype, self.low, self.high)
+        return self._drawn(key, x.shape, x.dtype, x.shape)
 
 
 class Scale(_Bounded):
@@ -62,7 +77,7 @@ class Scale(_Bounded):
 
     def __call__(self, key: PRNGKeyArray, x: Array) -> Array:
         """The array x, scaled."""
-        return x * _between(key, _rows(x, self.per_row), x.dtype, self.low, self.high)
+        return x * self._drawn(key, _rows(x, self.per_row), x.dtype)
 
 
 class Shift(_Bounded):
@@ -75,7 +90,7 @@ class Shift(_Bounded):
 
     def __call__(self, key: PRNGKeyArray, x: Array) -> Array:
         """The array x, shifted."""
-        return x + _between(key, _rows(x, self.per_row), x.dtype, self.low, self.high)
+        return x + self._drawn(key, _rows(x, self.per_row), x.dtype)
 
 
 class Randomised(NamedTuple):
@@ -107,8 +122,11 @@ def randomise(
     and for a distribution that gives another shape or dtype.
     """
     arguments.require_counts(size=size)
-    key = typed_keys(key, "key", 0)
+    key = arguments.typed_keys(key, "key", 0)
     axes = jax.tree.map(lambda _: None, params)
+    if not isinstance(distributions, Mapping):
+        raise ArgumentError(f"distributions is {distributions!r}, expected a mapping from names")
+    arguments.names(tuple(distributions), "distributions")
     for name, distribution in distributions.items():
         x = _leaf(params, name)
         if not callable(distribution):
@@ -119,6 +137,8 @@ def randomise(
         code = int.from_bytes(name.encode()) % (2**31 - 1)
         keys = jax.random.split(jax.random.fold_in(key, code), size)
         drawn = jax.eval_shape(distribution, keys[0], x)
+        if not isinstance(drawn, jax.ShapeDtypeStruct):
+            raise ArgumentError(f"the distribution of {name!r} gives {drawn!r}, expected an array")
         if (drawn.shape, drawn.dtype) != (x.shape, x.dtype):
             raise ArgumentError(
                 f"the distribution of {name!r} gives shape {drawn.shape} and dtype {drawn.dtype}, "
@@ -224,6 +244,8 @@ def _leaf(params: Params, name: str) -> Array:
     x = params
     for step in _path(name):
         try:
+            if isinstance(x, Array | np.ndarray):
+                raise TypeError("an array is a leaf, and its attributes and entries are none")
             x = _child(x, step)
         except (AttributeError, KeyError, IndexError, TypeError):
             raise ArgumentError(
@@ -264,8 +286,3 @@ def _rows(x: Array, per_row: bool) -> tuple[int, ...]:
     if per_row and not x.ndim:
         raise ArgumentError("per_row is True, expected False for a number, which has no rows")
     return (x.shape[0], *(1,) * (x.ndim - 1)) if per_row else ()
-
-
-def _between(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any, low: Any, high: Any) -> Array:
-    low, high = jnp.asarray(low, dtype), jnp.asarray(high, dtype)
-    return low + (high - low) * jax.random.uniform(key, shape, dtype)

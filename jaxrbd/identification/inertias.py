@@ -280,7 +280,7 @@ def _measurements(model, q, v, a, tau, noise) -> tuple[np.ndarray, np.ndarray, n
     """The regressor (n nv, 10 nb), the bounds of its entries, and the part of tau (n nv,) that is
     due to the inertias, all divided by the noise."""
     arguments.robot(model)
-    n = len(jnp.atleast_1d(jnp.asarray(q)))
+    n = len(jnp.atleast_1d(arguments.as_array(q, "q")))
     q = arguments.array(model, q, "q", (n, model.nq), "samples, nq")
     v, a, tau = (
         arguments.array(model, x, name, (n, model.nv), "samples, nv")

@@ -104,6 +104,8 @@ def identify_parameters(
     Wild, "Nonlinear Regression", chapter 5, for the covariance.
     """
     arguments.require_counts(max_steps=max_steps)
+    if not callable(predict):
+        raise ArgumentError(f"predict is {predict!r}, expected a function of the parameters")
     names = _entry_names(start)
     flat, unflatten = ravel_pytree(start)
     measured = _finite("measured", measured)
@@ -173,6 +175,8 @@ def _with_jacobian(predict: Callable[[PyTree], Array], parameters: PyTree) -> tu
         predicted = predict(unflatten(entries))
         if not isinstance(predicted, Array):
             raise ArgumentError(f"predict returns {type(predicted).__name__}, expected an array")
+        if not jnp.issubdtype(predicted.dtype, jnp.floating):
+            raise ArgumentError(f"predict returns the dtype {predicted.dtype}, expected floats")
         return predicted
 
     def derivative(tangent: Array) -> tuple[Array, Array]:
@@ -205,7 +209,8 @@ def _entry_names(start: PyTree) -> list[str]:
     """One name per entry of the parameters, such as `.friction[2]`; checks the leaves."""
     names, dtypes = [], set()
     for path, leaf in jax.tree_util.tree_leaves_with_path(start):
-        name, x = jax.tree_util.keystr(path), jnp.asarray(leaf)
+        name = jax.tree_util.keystr(path)
+        x = arguments.as_array(leaf, f"start{name}")
         if not jnp.issubdtype(x.dtype, jnp.floating):
             raise ArgumentError(f"start{name} has dtype {x.dtype}, expected floats")
         dtypes.add(x.dtype.name)

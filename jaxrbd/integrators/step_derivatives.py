@@ -17,6 +17,7 @@ from .._math.tangents import changed_leaves
 from ..algorithms.forward_dynamics import forward_dynamics
 from ..algorithms.rnea_derivatives import acceleration_and_derivatives
 from ..configuration import displacement, integrate
+from ..errors import ArgumentError
 from ..model import Model, arguments
 
 
@@ -51,8 +52,12 @@ def step_derivatives(
 
     The derivatives of the acceleration are analytic (`forward_dynamics_derivatives`), and computed
     once per evaluation of the dynamics. JAX differentiates the remaining formulas of the step in
-    forward mode. The result can be differentiated again.
+    forward mode. The result can be differentiated again. Raises ArgumentError for arrays of another
+    shape or dtype, and for an integrator that is no function.
     """
+    arguments.robot(model)
+    if not callable(integrator):
+        raise ArgumentError(f"integrator is {integrator!r}, expected a step of jaxrbd.integrators")
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     tau, dt = arguments.velocity(model, tau, "tau"), arguments.number(model, dt, "dt")
     f_ext = None if f_ext is None else arguments.wrenches(model, f_ext)

@@ -183,8 +183,8 @@ def _checked(model: Model, q, v, dt, z) -> tuple[Array, Array, Array, PyTree]:
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     dt = arguments.number(model, dt, "dt")
     for x in jax.tree.leaves(z):
-        if not arguments.is_array(x):
-            raise ArgumentError(f"z contains {described(x)}, expected arrays")
+        if not arguments.is_array(x) or jnp.iscomplexobj(x):
+            raise ArgumentError(f"z contains {described(x)}, expected arrays of real numbers")
     return q, v, dt, jax.tree.map(lambda x: jnp.asarray(x, model.dtype), z)
 
 
@@ -206,6 +206,8 @@ def rates(
             "of z"
         )
     a, rate = result
+    if any(map(jnp.iscomplexobj, jax.tree.leaves(rate))):
+        raise ArgumentError("the rate of z from dynamics is complex, expected real numbers")
     rate = jax.tree.map(lambda x: jnp.asarray(x, model.dtype), rate)
     expected, found = (jax.tree.map(jnp.shape, x) for x in (z, rate))
     if expected != found:

@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..errors import SavedFileError
+from ..errors import ArgumentError, SavedFileError
 
 try:
     import fcntl
@@ -53,6 +53,8 @@ def read_sealed(
     Raises SavedFileError if the file cannot be read, has another format or kind, is truncated or
     altered, or has a newer version.
     """
+
+    path = file_path(path)
 
     def refuse(why: str) -> SavedFileError:
         return SavedFileError(why, file=os.fspath(path))
@@ -96,6 +98,13 @@ def read_sealed(
     return header, body
 
 
+def file_path(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """`path`, if it is the path of a file. Raises ArgumentError for another object."""
+    if not isinstance(path, str | os.PathLike):
+        raise ArgumentError(f"path is {path!r}, expected the path of a file")
+    return path
+
+
 def is_sealed(path: str | os.PathLike[str]) -> bool:
     """Whether a file starts as the files of `write_sealed`; False if it cannot be read."""
     try:
@@ -111,9 +120,10 @@ def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
     The function writes the data to a temporary file with a unique name, and then renames this file.
     It holds a lock on the temporary file. The lock ends with the process. So if a temporary file
     has no lock, the process that wrote it was killed. The function deletes such files if they are
-    empty or start with `_MAGIC`. Raises OSError, which names the file, if it cannot be made.
+    empty or start with `_MAGIC`. Raises OSError, which names the file, if it cannot be made, and
+    ArgumentError for an object that is no path.
     """
-    target = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(file_path(path)))
     prefix = f".{target.name[:100]}."
     try:
         new, file = _locked_file(target.parent, prefix)

@@ -91,7 +91,7 @@ def save_model(
     ArgumentError also for another part, which it names, and if the arrays differ in dtype or do not
     have the shapes of a `Model`. Raises OSError if the file cannot be written.
     """
-    header = _header(arguments.robot(model))
+    header = _header(arguments.robot(model, batch=True))
     expected = _skeleton(header)
     if jax.tree.structure(expected) != jax.tree.structure(model):
         raise ArgumentError(f"{model!r} differs from models of build_model: it cannot be saved")

@@ -56,6 +56,8 @@ def find_package_file(
     """
     if not isinstance(uri, str):
         raise ArgumentError(f"uri is {uri!r}, expected a text")
+    if not isinstance(packages, Mapping | None):
+        raise ArgumentError(f"packages is {packages!r}, expected a mapping from names to folders")
     scheme = _SCHEME.match(uri)
     package, folders, inside = None, [], PurePosixPath()
     if scheme is None:

@@ -107,8 +107,7 @@ def urdf_text(
     `model.with_dissipation(False)`) and for a gravity other than (0, 0, -9.81): it is an argument
     of `load_urdf`. Source: the URDF specification.
     """
-    if np.ndim(robot(model).inertia) != 2:
-        raise ArgumentError(f"{model!r} is a batch of models, expected one model")
+    robot(model)
     if unlimited is not None:
         is_number = isinstance(unlimited, Real) and not isinstance(unlimited, bool)
         if not (is_number and np.isfinite(unlimited) and unlimited >= 0):

@@ -55,7 +55,7 @@ def numpy_policy(arrays: Mapping[str, np.ndarray]) -> Callable[[ArrayLike], np.n
     """The policy without noise as a function of NumPy, from the arrays of `policy_arrays`.
 
     The function takes observations (..., m) and returns actions (..., k). It raises ArgumentError
-    for observations of another size.
+    for observations of another size, and for objects that are no arrays of floats.
     """
 
     def network(prefix: str, x: np.ndarray) -> np.ndarray:
@@ -67,7 +67,13 @@ def numpy_policy(arrays: Mapping[str, np.ndarray]) -> Callable[[ArrayLike], np.n
         return z
 
     def actions(observation: ArrayLike) -> np.ndarray:
-        x, m = np.asarray(observation), len(arrays["mean"])
+        m = len(arrays["mean"])
+        try:
+            x = np.asarray(observation)
+        except ValueError:  # lists of different lengths
+            x = np.empty(0, object)
+        if x.dtype.kind not in "fiu":
+            raise ArgumentError(f"observation is {observation!r}, expected an array of floats")
         if x.shape[-1:] != (m,):
             raise ArgumentError(f"observation has shape {x.shape}, expected (..., {m})")
         found = np.tanh(network("", x))

@@ -15,7 +15,7 @@ from .. import __version__
 from ..envs import Env
 from ..envs.environment import Interface, name_and_settings
 from ..errors import ArgumentError, installation
-from ..io._sealed import replace_file
+from ..io._sealed import file_path, replace_file
 from .networks import entry, policy_layers
 from .plain_policy import layer_count, policy_arrays
 from .training import Training, without_resets
@@ -37,8 +37,9 @@ def export_policy(training: Training, path: str | os.PathLike[str], params: Any 
     content of the JSON file. The bytes of both files depend only on the training and on the version
     of jaxrbd.
 
-    Raises ArgumentError for another ending, a folder that does not exist, without the package onnx
-    (`pip install onnx`), and as `policy_description`; OSError if a file cannot be written.
+    Raises ArgumentError for another ending, a folder that does not exist, a folder in place of a
+    file, without the package onnx (`pip install onnx`), and as `policy_description`; OSError if a
+    file cannot be written.
     """
     other = checked_paths(path)[1]
     graph = _onnx_bytes(policy_arrays(training))
@@ -105,15 +106,19 @@ def policy_description(training: Training, params: Any = None) -> dict[str, Any]
 
 def checked_paths(path: str | os.PathLike[str]) -> tuple[Path, Path]:
     """The ONNX file and the JSON file of a policy. Raises ArgumentError as `export_policy`."""
-    file = Path(path)
+    file = Path(file_path(path))
     if file.suffix != ".onnx":
         raise ArgumentError(
             f"the file of the policy is {os.fspath(path)!r}, expected a name that ends in .onnx"
         )
     if not file.parent.is_dir():
         raise ArgumentError(f"{file}: the folder {os.fspath(file.parent)!r} does not exist")
+    files = file, file.with_suffix(".json")
+    for target in files:
+        if target.is_dir():
+            raise ArgumentError(f"{target} is a folder, expected a file, or none")
     _onnx()
-    return file, file.with_suffix(".json")
+    return files
 
 
 def _onnx() -> Any:

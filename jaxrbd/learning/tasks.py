@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import envs
 from ..errors import ArgumentError, SavedFileError
+from ..model import arguments
 from ..model.names import similar_names
 from .attention import JointAttention
 from .checkpoint import read_description
@@ -96,8 +97,8 @@ def algorithm_for(task: str, algorithm: str, steps: int | None = None) -> Algori
     found = ALGORITHMS[algorithm](**_SETTINGS.get((task, algorithm), {}))
     if steps is None:
         return found
-    if steps < 1:
-        raise ArgumentError(f"steps is {steps}, expected 1 or more")
+    if not arguments.is_integer(steps) or steps < 1:
+        raise ArgumentError(f"steps is {steps!r}, expected an integer of 1 or more")
     updates = -(-steps // found.update_steps)
     if updates >= 2**31:
         most = (2**31 - 1) * found.update_steps
@@ -145,7 +146,7 @@ def load_training(
 
 
 def _check_task(name: str) -> None:
-    if name not in task_names():
+    if not isinstance(name, str) or name not in task_names():
         hint = similar_names(str(name), task_names())
         raise ArgumentError(f"task is {name!r}, expected one of {', '.join(task_names())}{hint}")
 
@@ -204,5 +205,5 @@ def _policy_network(stated: Any, path: str | os.PathLike[str]) -> JointAttention
 
 
 def _check_algorithm(name: str) -> None:
-    if name not in ALGORITHMS:
+    if not isinstance(name, str) or name not in ALGORITHMS:
         raise ArgumentError(f"algorithm is {name!r}, expected one of {', '.join(ALGORITHMS)}")

@@ -27,10 +27,11 @@ from jax.typing import ArrayLike
 from jaxtyping import PRNGKeyArray
 
 from ..errors import ArgumentError
-from .model import Model
+from .model import Model, require_one_robot
 from .names import described
 from .parameters import (
     Parameter as Parameter,
+    as_array as as_array,
     entries as entries,
     names as names,
     parameter as parameter,
@@ -67,7 +68,7 @@ def array(model: Model, x: ArrayLike, name: str, shape: tuple[int, ...], sizes: 
 
     `sizes`: the shape in symbols, such as "nb, 6", for the message. Errors as in `configuration`.
     """
-    x = jnp.asarray(_given(robot(model), x, name))
+    x = _given(robot(model), x, name)
     if x.shape != shape:
         hint = "; batch with jax.vmap" if x.ndim > len(shape) else ""
         raise ArgumentError(
@@ -83,26 +84,29 @@ def array(model: Model, x: ArrayLike, name: str, shape: tuple[int, ...], sizes: 
 
 def number(model: Model, x: ArrayLike, name: str) -> Array:
     """`x` as an array () of the model's dtype; errors as in `configuration`."""
-    x = jnp.asarray(_given(robot(model), x, name), model.dtype)
-    return array(model, x, name, (), "a number")
+    x = _given(robot(model), x, name)
+    if jnp.iscomplexobj(x):
+        raise ArgumentError(f"{name} has dtype {x.dtype}, expected a real number")
+    return array(model, x.astype(model.dtype), name, (), "a number")
 
 
-def robot(model: Model, place: str = "the first argument") -> Model:
-    """`model`, if it is a Model; else raises ArgumentError.
+def robot(model: Model, place: str = "the first argument", *, batch: bool = False) -> Model:
+    """`model`, if it is the Model of one robot; else raises ArgumentError.
 
-    `place`: the words for the argument in the message.
+    `place`: the words for the argument in the message; `batch`: whether the arrays of the model may
+    have leading axes.
     """
     if isinstance(model, Model):
+        if not batch:
+            require_one_robot(model)
         return model
     raise ArgumentError(f"{place} is {described(model)}, expected the Model of a robot")
 
 
-def _given(model: Model, x: Any, name: str) -> Any:
-    if x is None:
-        raise ArgumentError(f"{name} is None, expected an array")
+def _given(model: Model, x: Any, name: str) -> Array:
     if isinstance(x, Model):
         raise ArgumentError(f"{name} is {x!r}, expected an array; the model was given before")
-    return x
+    return as_array(x, name)
 
 
 def frame_index(model: Model, frame: str | int) -> int:
@@ -146,6 +150,30 @@ def random_key(seed: Any) -> PRNGKeyArray:
         return jax.random.key(int(seed))
     with jax.enable_x64(True):  # otherwise JAX ignores the upper 32 bits
         return jax.random.key(int(seed))
+
+
+def typed_keys(keys: ArrayLike, name: str, axes: int) -> Array:
+    """Random keys of `jax.random.key`, also for keys of `jax.random.PRNGKey`.
+
+    Raises ArgumentError for other arrays, and for keys with another number of axes.
+    """
+    keys = as_array(keys, name)
+    typed = keys
+    if not jnp.issubdtype(keys.dtype, jax.dtypes.prng_key):
+        try:
+            typed = jax.random.wrap_key_data(keys)
+        except TypeError:
+            typed = None
+    if typed is None or typed.ndim != axes:
+        expected = (
+            "keys (n,) of jax.random.split(jax.random.key(seed), n)"
+            if axes
+            else "one key of jax.random.key(seed)"
+        )
+        raise ArgumentError(
+            f"{name} has shape {keys.shape} and dtype {keys.dtype}, expected {expected}"
+        )
+    return typed
 
 
 def known(x: Any) -> np.ndarray | None:

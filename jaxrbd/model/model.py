@@ -184,7 +184,7 @@ class Model(eqx.Module):
             wanted = np.dtype(dtype)
         except TypeError:
             wanted = None
-        if wanted is None or not jnp.issubdtype(wanted, jnp.floating):
+        if wanted not in (np.float32, np.float64):
             raise ArgumentError(f"dtype is {dtype!r}, expected float32 or float64")
         if wanted == np.float64 and jnp.result_type(float) != np.float64:
             raise ArgumentError(
@@ -252,6 +252,7 @@ class Model(eqx.Module):
         proportion. `body`: a name in `body_names`. Raises ArgumentError for an unknown body, a
         body without mass, and a mass that is negative or not finite.
         """
+        require_one_robot(self)
         i = body_index(self, body)
         mass = parameter(mass, "mass", ())
         require(mass, lambda x: np.isfinite(x) & (x >= 0), "mass", "a finite number of 0 or more")
@@ -276,6 +277,7 @@ class Model(eqx.Module):
         frame, a frame that is fixed to the world, a wrong shape, values that are not finite, and a
         matrix that is not symmetric.
         """
+        require_one_robot(self)
         index = frame_index(self, frame)
         body = self.frame_bodies[index]
         if body < 0:
@@ -298,6 +300,15 @@ class Model(eqx.Module):
 
     def __repr__(self) -> str:
         return f"{self._named[:-1]}, frames={len(self.frame_names)}, dtype={self.dtype.name})"
+
+
+def require_one_robot(model: Model) -> None:
+    """Raise ArgumentError for a model whose arrays have a batch axis, outside of `jax.vmap`."""
+    if getattr(model.inertia, "ndim", 2) != 2:
+        raise ArgumentError(
+            f"{model.name!r} is a batch of models: its inertias have shape {model.inertia.shape}, "
+            f"expected ({model.nb}, 10), those of one robot; batch with jax.vmap"
+        )
 
 
 # ---------------------------------------------------------------------------- joints in the tree

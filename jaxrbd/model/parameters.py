@@ -50,6 +50,19 @@ def parameter(x: ArrayLike | Sequence, name: str, *shapes: Shape) -> Parameter:
     return array
 
 
+def as_array(x: ArrayLike | Sequence, name: str) -> Array:
+    """`x` as an array of JAX.
+
+    Raises ArgumentError for texts, None, other objects, and lists of different lengths.
+    """
+    try:
+        if x is not None and not isinstance(x, str):
+            return jnp.asarray(x)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise ArgumentError(f"{name} is {x!r}, expected an array")
+
+
 def _floats(x: Any) -> np.ndarray | None:
     """The values as an array of float64, or None if they are no array of real numbers.
 

@@ -102,7 +102,7 @@ def height_scan(
         raise ArgumentError(
             f"ground is {type(ground).__name__!r}, expected a Terrain, which has an elevation"
         )
-    pattern = jnp.asarray(pattern, model.dtype)
+    pattern = arguments.as_array(pattern, "pattern").astype(model.dtype)
     if pattern.ndim != 2 or pattern.shape[1] != 2:
         raise ArgumentError(f"pattern has shape {pattern.shape}, expected (n, 2)")
     terrain = cast(ground, model.dtype)

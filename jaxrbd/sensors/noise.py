@@ -63,11 +63,7 @@ class Noise(eqx.Module):
         is zero. Raises ArgumentError if x does not consist of floats, and if a field has neither
         the shape () nor the shape of x. Traced values of x are not checked: NaN stays NaN.
         """
-        try:
-            x = jnp.asarray(x)
-        except (TypeError, ValueError):  # such as lists of different lengths
-            raise ArgumentError(f"x is {x!r}, expected an array of floats") from None
-        return _measured(self, key, x)
+        return _measured(self, arguments.typed_keys(key, "key", 0), arguments.as_array(x, "x"))
 
 
 @jax.jit

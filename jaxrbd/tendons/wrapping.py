@@ -57,13 +57,17 @@ class _Path(NamedTuple):
     """A path in the plane that touches the disk.
 
     - `used` (): whether the tendon takes this path; `length` () in m;
-    - `by_a`, `by_b` (2,): the derivatives of the length with respect to the two points.
+    - `by_a`, `by_b` (2,): the derivatives of the length with respect to the two points;
+    - `rise_a`, `rise_b` (): the parts of these derivatives that are orthogonal to the plane, per
+      distance of the second point from the plane; see `_axes_of_sphere`.
     """
 
     used: Array
     length: Array
     by_a: Array
     by_b: Array
+    rise_a: Array
+    rise_b: Array
 
 
 def wrapped_line(
@@ -87,7 +91,13 @@ def wrapped_line(
     derivatives where a tendon begins to touch. The side site has no derivatives, because it only
     decides between paths.
     """
-    axes = jnp.where(is_sphere, _axes_of_sphere(x_0, x_1), np.eye(2, 3, dtype=x_0.dtype))
+    bends = None
+    if side is not None and has_side is not None and inside is not None:
+        found = _square(lax.stop_gradient(side)) < radius * radius
+        bends = has_side & jnp.where(inside < 0, found, inside > 0)
+    of_sphere, rise = _axes_of_sphere(x_0, x_1, bends)
+    axes = jnp.where(is_sphere, of_sphere, np.eye(2, 3, dtype=x_0.dtype))
+    rise = jnp.where(is_sphere, rise, 0)
     a, b = matmul(axes, x_0), matmul(axes, x_1)
     height = jnp.where(is_sphere, 0, x_1[2] - x_0[2])
     if side is None or has_side is None:
@@ -96,9 +106,7 @@ def wrapped_line(
         side = lax.stop_gradient(side)
         direction = matmul(lax.stop_gradient(axes), side)
         path = _outer_path(a, b, radius, direction, has_side)
-        if inside is not None:
-            found = _square(side) < radius * radius
-            bends = has_side & jnp.where(inside < 0, found, inside > 0)
+        if bends is not None:
             inner = _inner_path(a, b, radius, bends)
             path = jax.tree.map(lambda x, y: jnp.where(bends, x, y), inner, path)
     # Unused lengths become 1, so their derivatives are not NaN.
@@ -106,11 +114,13 @@ def wrapped_line(
     length = jnp.sqrt(planar * planar + height * height)
     along_axis = jnp.stack([jnp.zeros_like(height)] * 2 + [height])
 
-    def force(by_end: Array, sign: int) -> Array:
-        return (planar * matmul(by_end, axes) + sign * along_axis) / length
+    def force(by_end: Array, rise_by_end: Array, sign: int) -> Array:
+        in_plane = matmul(by_end, axes)
+        return (planar * (in_plane + rise_by_end * rise) + sign * along_axis) / length
 
     straight = straight_line(x_0, x_1)
-    wrapped = Line(length, force(path.by_a, -1), force(path.by_b, 1))
+    f_0, f_1 = force(path.by_a, path.rise_a, -1), force(path.by_b, path.rise_b, 1)
+    wrapped = Line(length, f_0, f_1)
     return jax.tree.map(lambda x, y: jnp.where(path.used, x, y), wrapped, straight)
 
 
@@ -122,21 +132,29 @@ def straight_line(x_0: Float[Array, "3"], x_1: Float[Array, "3"]) -> Line:
     return Line(length, -unit, unit)
 
 
-def _axes_of_sphere(x_0: Array, x_1: Array) -> Array:
-    """Two axes (2, 3) of the plane through the center and both points; x_0 is on the first axis."""
-    l = _length(x_0)
+def _axes_of_sphere(x_0: Array, x_1: Array, bends: Array | None = None) -> tuple[Array, Array]:
+    """Two axes (2, 3) of the plane through the center and both points; x_0 is on the first axis.
+
+    For points in line with the center, any plane through this line is right. The second result (3,)
+    is the displacement of x_1 from this plane: zero on the line, but not its derivative. A path
+    around the disk has a kink there, so only points within rounding errors count as in line. For a
+    path that touches the inside (`bends`), the length is smooth, and points near the line count
+    too. The displacement then gives the first derivatives of the forces.
+    """
+    eps = jnp.finfo(x_0.dtype).eps
+    l, l_1 = _length(x_0), _length(x_1)
     first = x_0 / jnp.where(l > 0, l, 1)
     normal = cross(x_0, x_1)
     sine = _length(normal)
-    # For points in line with the center, any plane through this line is right.
-    spans_plane = sine > 64 * jnp.finfo(x_0.dtype).eps * l * _length(x_1)
+    least = 64 * eps if bends is None else jnp.where(bends, jnp.sqrt(eps), 64 * eps)
+    spans_plane = sine > least * l * l_1
     largest = jnp.arange(3) == jnp.argmax(jnp.abs(first))
     other = cross(first, jnp.where(largest, 0, jnp.ones_like(first)))
     other = other / jnp.where(l > 0, norm(jnp.where(l > 0, other, 1)), 1)
-    normal = jnp.where(
-        spans_plane, normal / jnp.where(spans_plane, sine, 1), lax.stop_gradient(other)
-    )
-    return jnp.stack([first, cross(normal, first)])
+    other = lax.stop_gradient(other)
+    normal = jnp.where(spans_plane, normal / jnp.where(spans_plane, sine, 1), other)
+    height = jnp.dot(other, x_1) - l_1 * jnp.dot(other, first)
+    return jnp.stack([first, cross(normal, first)]), jnp.where(spans_plane, 0, height * other)
 
 
 def _outer_path(
@@ -166,12 +184,8 @@ def _outer_path(
         tangent = square_root((l - radius) * (l + radius))
         return (tangent * x + sense * radius * _quarter_turn(x)) / (l * l)
 
-    return _Path(
-        outside & used,
-        length,
-        by_end(a, l_a, -sense),
-        by_end(b, l_b, sense),
-    )
+    by_a, by_b = by_end(a, l_a, -sense), by_end(b, l_b, sense)
+    return _Path(outside & used, length, by_a, by_b, jnp.zeros_like(r), jnp.zeros_like(r))
 
 
 def _inner_path(a: Array, b: Array, r: Array, inside: Array) -> _Path:
@@ -195,7 +209,13 @@ def _inner_path(a: Array, b: Array, r: Array, inside: Array) -> _Path:
     phi = phi - _mismatch(phi, l_a, l_b, r, psi) / slope
     point = r / l_a * (jnp.cos(phi) * a + sense * jnp.sin(phi) * _quarter_turn(a))
     (d_a, by_a), (d_b, by_b) = ((_length(x - point), x - point) for x in (a, b))
-    return _Path(used, d_a + d_b, by_a / d_a, by_b / d_b)
+    # The second derivatives of the length for points in line, where phi and psi are 0: the sum of
+    # both parts is least for r phi = (a_1 / h_a + b_1 / h_b) / k, with the heights h of the points
+    # above the disk.
+    h_a, h_b = l_a - r, l_b - r
+    k = 2 / r + 1 / h_a + 1 / h_b
+    rise_a, rise_b = -1 / (h_a * h_b * k), (1 - 1 / (h_b * k)) / h_b
+    return _Path(used, d_a + d_b, by_a / d_a, by_b / d_b, rise_a, rise_b)
 
 
 def _touching_angle(l_a: Array, l_b: Array, r: Array, psi: Array) -> Array:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import ArgumentError, GeometryWarning, ModelError
+from ..errors import GeometryWarning, ModelError
 from ..io import mesh_limits
 from ..io.mesh_limits import UnreadableMesh, check_coordinates, check_limit
 from ..model import Geometry, Mesh, MeshFile, Model
@@ -84,8 +84,7 @@ def drawing(model: Model, packages: Packages | None = None) -> Drawing:
     ArgumentError for a batch of models, and if a mesh is to be read and trimesh is not installed,
     and ModelError, which names the link, for an inertia that is not finite.
     """
-    if np.ndim(robot(model).inertia) != 2:
-        raise ArgumentError(f"{model!r} is a batch of models, expected one model")
+    robot(model)
     poses = np.array(pose_matrix(model.frame_pose), float).reshape(-1, 4, 4)
     items: list[Item] = []
     reader = _Shapes(packages)

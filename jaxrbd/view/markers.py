@@ -239,9 +239,8 @@ def _items(marker: Marker, index: int, length: float) -> list[Item]:
     if isinstance(marker, Obstacles):
         return _obstacles(marker, name)
     if marker.size is not None:
-        require(
-            np.asarray(marker.size), lambda x: (x > 0) & np.isfinite(x), f"{name}.size", "above 0"
-        )
+        size = parameter(marker.size, f"{name}.size", ())
+        require(size, lambda x: (x > 0) & np.isfinite(x), f"{name}.size", "above 0")
     if isinstance(marker, Axes):
         if not isinstance(marker.poses, Pose):
             raise ArgumentError(f"{name}.poses is {described(marker.poses)}, expected a Pose")
@@ -307,8 +306,7 @@ def _ghosts(model: Model, scene: Drawing, ghosts: ArrayLike) -> list[Item]:
 
 def _array(x: ArrayLike | Sequence, name: str, shape: tuple[int, ...]) -> np.ndarray:
     """Finite values of the shape (n, ...), from the shape (n, ...) or (...)."""
-    alone = np.ndim(x) == len(shape)
-    array = np.asarray(parameter(x, name, shape if alone else (None, *shape)), float)
+    array = np.asarray(parameter(x, name, shape, (None, *shape)), float)
     require(array, np.isfinite, name, "finite values")
     return array.reshape(-1, *shape)
 

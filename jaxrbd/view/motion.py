@@ -53,7 +53,7 @@ def motion(
 
     `axes`: the axes that q may have before its last axis of size nq: B for robots, T for times, and
     G for postures of one robot. Raises ArgumentError for other axes, for objects that are no real
-    numbers, for no configuration, and for a value that is not finite.
+    numbers, for no configuration, for a value that is not finite, and for a zero quaternion.
     """
     shapes = [(*letters, model.nq) for letters in axes]
     given = np.asarray(parameter(neutral(model) if q is None else q, name, *shapes))
@@ -62,6 +62,13 @@ def motion(
     if not np.all(np.isfinite(given)):
         index = tuple(int(i) for i in np.argwhere(~np.isfinite(given))[0])
         raise ArgumentError(f"{name}{list(index)} is {given[index]}, expected finite values")
+    for joint, start in model.quaternions:
+        zero = np.argwhere(~np.any(given[..., start : start + 4], axis=-1))
+        if len(zero):
+            place = f"{name}{zero[0].tolist()}" if given.ndim > 1 else name
+            raise ArgumentError(
+                f"{place} has the zero quaternion for joint {joint!r}, expected a rotation"
+            )
     if given.ndim == 2 and "B" in axes:
         given = given[:, None]
     while given.ndim < 3:

@@ -148,10 +148,10 @@ def _page(
 
 def check_dt(dt: float) -> float:
     """dt, if it is a positive number."""
-    times = isinstance(dt, (int, float, np.number)) and not isinstance(dt, bool)
-    if not (times and np.isfinite(dt) and dt > 0):
+    time = np.asarray(None if isinstance(dt, Sequence) else dt)
+    if time.dtype.kind not in "fiu" or time.shape != () or not 0 < time < np.inf:
         raise ArgumentError(f"dt is {dt!r}, expected a positive time in s")
-    return float(dt)
+    return float(time)
 
 
 def _kept(count: int, dt: float) -> Sequence[int]:
