@@ -392,6 +392,9 @@ def test_functions_as_observations_and_the_forces_of_limits_and_contacts():
     wide = dataclasses.replace(task, observations=[lambda *x: jnp.ones((2, 2))])
     with pytest.raises(ArgumentError, match=r"the function <lambda> of observations returns shap"):
         jax.eval_shape(wide.reset, params, jax.random.key(0))
+    number = dataclasses.replace(task, fails=lambda params, physics: physics.q[0])
+    with pytest.raises(ArgumentError, match=r"fails returns the shape \(\) and the dtype float"):
+        jax.eval_shape(number.failed, params, state.physics)
     single = dataclasses.replace(task, draw_start=lambda *x: jnp.ones(7))
     with pytest.raises(ArgumentError, match=r"draw_start returns an array of shape \(7,\), exp"):
         jax.eval_shape(single.reset, params, jax.random.key(0))

@@ -318,6 +318,15 @@ def test_the_derivatives_of_a_tendon_that_bends_to_a_sphere_in_line_with_its_cen
     np.testing.assert_allclose(slopes, forces(points), atol=1e-9)
 
 
+def test_a_tendon_around_a_sphere_stays_in_the_plane_of_points_nearly_opposite():
+    """The length has a kink where the points are opposite, so the plane matters right beside it."""
+    first, second = np.array([1.0, 0.0, 0.0]), np.array([-1.2, -6e-6, 8e-6])
+    line = wrapped_line(first, second, np.array(0.3), np.array(True))
+    tangent = np.arcsin(0.3)  # between the line to the center and the tendon
+    np.testing.assert_allclose(line.f_0[0], np.cos(tangent), rtol=1e-9)
+    np.testing.assert_allclose(line.f_0[1:], np.sin(tangent) * np.array([0.6, -0.8]), rtol=1e-4)
+
+
 def line_and_slopes(*case):
     return wrapped_line(*case), jax.grad(lambda *x: wrapped_line(*x).length, (0, 1, 2))(*case)
 

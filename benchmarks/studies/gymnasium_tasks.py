@@ -1,49 +1,94 @@
-"""Steps per second of tasks of Gymnasium: here, and in Gymnasium with MuJoCo.
+"""Steps per second of tasks of Gymnasium: here, in Gymnasium with MuJoCo, and in Brax.
 
+    pip install -r benchmarks/peers/brax.txt "gymnasium[mujoco]" -e .     # into a new environment
     XLA_FLAGS=--xla_cpu_multi_thread_eigen=false taskset -c 0 \\
         python -m benchmarks.studies.gymnasium_tasks [--tasks Hopper-v5] [--batches 64,1024]
 
-Random actions, with new episodes at the end of old ones, in one process on one core. jaxrbd runs
-`envs.gymnasium_task` in single precision; a call is a window of 10 steps of all environments after
-100 steps of warm-up. Gymnasium runs `SyncVectorEnv` of `gymnasium.make`, whose environments run one
-after another, so it is timed for the smallest batch only, for `--seconds`. The times are processor
-times. The physics differs: contact is rigid here, with a first-order integrator, and soft in
-MuJoCo, with RK4 in most of the files. `--all` has all tasks.
+Random actions, with new episodes at the end of old ones, in one process on one core, in single
+precision. A call is a window of 10 steps of all environments after 100 steps of warm-up. The times
+are processor times. `--all` has all tasks.
+
+- jaxrbd: `envs.gymnasium_task`.
+- Gymnasium: `SyncVectorEnv` of `gymnasium.make`, whose environments run one after another in double
+  precision, so it is timed for the smallest batch only, for `--seconds`.
+- "brax" and "mjx": the tasks of Brax with the same names, `brax.envs.create` with the backends
+  "generalized" and "mjx".
+
+The physics differs. Contact is rigid in jaxrbd, with a first-order integrator, and soft in MuJoCo,
+with RK4 in most of the files. The files of Brax have fewer contacts: only feet touch the floor.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from benchmarks.studies import common
 from jaxrbd import envs
 
 WARM_UP, WINDOW = 100, 10  # steps
 TASKS = ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Ant-v5", "Swimmer-v5", "Reacher-v5")
+BACKENDS = {"brax": "generalized", "mjx": "mjx"}
+
+
+class Batch(NamedTuple):
+    """A batch of environments.
+
+    `reset(keys)` is the first state; `step(state, action)` is the next state, the rewards, and
+    whether each environment diverged.
+    """
+
+    action_size: int
+    reset: Callable[[jax.Array], Any]
+    step: Callable[[Any, jax.Array], tuple[Any, tuple[jax.Array, jax.Array]]]
+
+
+def jaxrbd_batch(name: str, size: int) -> Batch:
+    """The task of jaxrbd."""
+    del size
+    env = envs.gymnasium_task(name)
+    params = env.default_params()
+    batch = envs.vectorize(envs.auto_reset(env))
+
+    def step(state, action):
+        state = batch.step(params, state, action)
+        return state, (state.reward, state.diverged)
+
+    return Batch(env.action_size, lambda keys: batch.reset(params, keys), step)
+
+
+def brax_batch(name: str, size: int, backend: str) -> Batch:
+    """The task of Brax, with the wrappers that its trainings have."""
+    from brax import envs as tasks
+
+    own = name.removesuffix("-v5").lower().replace("inverted", "inverted_")
+    own = own.replace("doublep", "double_p")
+    env = tasks.create(own, backend=backend, batch_size=size)
+
+    def step(state, action):
+        state = env.step(state, action)
+        return state, (state.reward, ~jnp.all(jnp.isfinite(state.obs), axis=-1))
+
+    return Batch(env.action_size, lambda keys: env.reset(keys[0]), step)
 
 
 class Rollout:
-    """Compiled windows of random steps of a batch of environments."""
+    """Compiled windows of random steps of a batch of `size` environments."""
 
-    def __init__(self, name: str, size: int):
-        env = envs.gymnasium_task(name)
-        params = env.default_params()
-        batch = envs.vectorize(envs.auto_reset(env))
+    def __init__(self, batch: Batch, size: int):
+        def step(state: Any, key: jax.Array) -> tuple[Any, Any]:
+            action = jax.random.uniform(key, (size, batch.action_size), minval=-1, maxval=1)
+            return batch.step(state, action)
 
-        def step(state: envs.State, key: jax.Array) -> tuple[envs.State, Any]:
-            shape, dtype = (size, env.action_size), params.model.dtype
-            action = jax.random.uniform(key, shape, dtype, -1, 1)
-            state = batch.step(params, state, action)
-            return state, (state.reward, state.diverged)
-
-        def window(state: envs.State, key: jax.Array) -> tuple[envs.State, Any]:
+        def window(state: Any, key: jax.Array) -> tuple[Any, Any]:
             return jax.lax.scan(step, state, jax.random.split(key, WINDOW))
 
         keys = jax.random.split(jax.random.key(0), size)
-        self.state = jax.block_until_ready(jax.jit(batch.reset)(params, keys))
+        self.state = jax.block_until_ready(jax.jit(batch.reset)(keys))
         self.key, self.diverged = jax.random.key(1), 0
         self.program = common.Program(window, self.state, self.key, batched=False)
         for _ in range(WARM_UP // WINDOW):
@@ -76,23 +121,34 @@ def gymnasium_rate(name: str, size: int, seconds: float) -> float:
 
 
 def main() -> None:
-    given = common.options(__doc__, tasks=TASKS, batches=(64, 1024), seconds=3.0, all=False)
+    libraries = "jaxrbd", "gymnasium", *BACKENDS
+    given = common.options(
+        __doc__, tasks=TASKS, batches=(64, 1024), seconds=3.0, all=False, libraries=libraries
+    )
     common.start(double=False)
-    rates = [f"jaxrbd, {size}" for size in given.batches]
-    common.head("task", *rates, f"Gymnasium, {min(given.batches)}", "ratio", "compilation, s")
+    rates = [f"{size} environments" for size in given.batches]
+    common.head("task", "library", *rates, "jaxrbd / library", "compilation, s")
     for name in envs.GYMNASIUM_TASKS if given.all else given.tasks:
-        found, diverged = [], 0
-        for size in given.batches:
-            rollout = Rollout(name, size)
-            (least,) = common.least_seconds({name: rollout.call}, given.seconds).values()
-            found.append(WINDOW * size / least)
-            diverged += rollout.diverged
-        theirs = gymnasium_rate(name, min(given.batches), given.seconds)
-        ratio = f"{found[-1] / theirs:.2g}"
-        texts = [f"{float(f'{x:.3g}'):,.0f}" for x in (*found, theirs)]
-        common.row(name, *texts, ratio, rollout.program.compilation)
-        if diverged:
-            print(f"{name}: {diverged} steps diverged")
+        own: list[float] = []
+        for library in given.libraries:
+            found, compilation = [], ""
+            for size in given.batches if library != "gymnasium" else [min(given.batches)]:
+                if library == "gymnasium":
+                    found.append(gymnasium_rate(name, size, given.seconds))
+                    continue
+                backend = BACKENDS.get(library)
+                batch = brax_batch(name, size, backend) if backend else jaxrbd_batch(name, size)
+                rollout = Rollout(batch, size)
+                (least,) = common.least_seconds({name: rollout.call}, given.seconds).values()
+                found.append(WINDOW * size / least)
+                compilation = rollout.program.compilation
+                if rollout.diverged:
+                    print(f"{name} with {library}: {rollout.diverged} steps diverged")
+            own = own or found
+            ratio = f"{own[len(found) - 1] / found[-1]:.2g}"
+            texts = [f"{float(f'{x:.3g}'):,.0f}" for x in found]
+            texts += [""] * (len(given.batches) - len(found))
+            common.row(name, library, *texts, ratio, compilation)
 
 
 if __name__ == "__main__":
