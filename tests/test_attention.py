@@ -12,6 +12,7 @@ import pytest
 from jaxrbd import envs, learning
 from jaxrbd.errors import ArgumentError, SavedFileError
 from jaxrbd.io import _sealed
+from jaxrbd.learning import checkpoint
 from support.point import Point
 
 JOINTS = 4
@@ -24,9 +25,9 @@ actions = jax.jit(lambda net, x: net(x))
 ENV = Point(episode_steps=5)
 POINT = learning.JointAttention((("place", 1),), ("place",), width=4, heads=2, blocks=1)
 ALGORITHMS = {
-    "shac": learning.Shac(4, 3, (6,), critic_sweeps=1, critic_batches=1, updates=2),
+    "shac": learning.Shac(4, 3, (6,), critic_epochs=1, critic_minibatches=1, updates=2),
     "apg": learning.Apg(4, 3, (6,), updates=2),
-    "ppo": learning.Ppo(4, 3, (6,), sweeps=1, parts=1, updates=2),
+    "ppo": learning.Ppo(4, 3, (6,), epochs=1, minibatches=1, updates=2),
 }
 
 
@@ -269,13 +270,13 @@ def test_a_network_of_a_user(tmp_path):
 def test_older_checkpoints_have_the_default_of_a_newer_setting(tmp_path):
     training = learning.Training(ALGORITHMS["apg"], ENV)
     training.save(tmp_path / "file")
-    header, body = _sealed.read_sealed(tmp_path / "file", "checkpoint", 3)
+    header, body = _sealed.read_sealed(tmp_path / "file", "checkpoint", checkpoint.VERSION)
     del header["about"]["settings"]["policy_network"]
-    _sealed.write_sealed(tmp_path / "file", "checkpoint", 3, header, body)
+    _sealed.write_sealed(tmp_path / "file", "checkpoint", checkpoint.VERSION, header, body)
     learning.Training(ALGORITHMS["apg"], ENV).load(tmp_path / "file")
     assert learning.load_training(tmp_path / "file", ENV).algorithm == ALGORITHMS["apg"]
     del header["about"]["settings"]["updates"]
-    header["about"]["settings"]["rate"] = 0.5
-    _sealed.write_sealed(tmp_path / "file", "checkpoint", 3, header, body)
-    with pytest.raises(SavedFileError, match=r"setting rate is 0\.5"):
+    header["about"]["settings"]["learning_rate"] = 0.5
+    _sealed.write_sealed(tmp_path / "file", "checkpoint", checkpoint.VERSION, header, body)
+    with pytest.raises(SavedFileError, match=r"setting learning_rate is 0\.5"):
         learning.Training(ALGORITHMS["apg"], ENV).load(tmp_path / "file")

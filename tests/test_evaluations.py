@@ -19,9 +19,11 @@ from support.point import Point
 BATCH, HORIZON, UPDATES = 4, 9, 5
 ENV = Point(episode_steps=5)
 SMALL = {
-    "shac": learning.Shac(BATCH, HORIZON, (6,), critic_sweeps=2, critic_batches=3, updates=UPDATES),
-    "apg": learning.Apg(BATCH, HORIZON, (6,), rate=1e-2, updates=UPDATES),
-    "ppo": learning.Ppo(BATCH, HORIZON, (6,), sweeps=2, parts=3, updates=UPDATES),
+    "shac": learning.Shac(
+        BATCH, HORIZON, (6,), critic_epochs=2, critic_minibatches=3, updates=UPDATES
+    ),
+    "apg": learning.Apg(BATCH, HORIZON, (6,), learning_rate=1e-2, updates=UPDATES),
+    "ppo": learning.Ppo(BATCH, HORIZON, (6,), epochs=2, minibatches=3, updates=UPDATES),
 }
 EVERY_TWO = Evaluations(2, episodes=6)
 

@@ -23,7 +23,7 @@ def teacher(x):
 
 
 SMALL = learning.Imitation(
-    teacher, batch=BATCH, horizon=1, hidden=(6,), sweeps=1, parts=1, updates=8
+    teacher, batch=BATCH, horizon=1, hidden=(6,), epochs=1, minibatches=1, updates=8
 )
 
 
@@ -38,7 +38,7 @@ def program(algorithm, env=ENV):
 
 def after(state, updates):
     """The state with the number of steps of the optimiser of so many updates."""
-    count = jnp.asarray(updates * SMALL.sweeps * SMALL.parts, jnp.int32)
+    count = jnp.asarray(updates * SMALL.epochs * SMALL.minibatches, jnp.int32)
     return state._replace(optimiser=optax.tree_utils.tree_set(state.optimiser, count=count))
 
 
@@ -122,7 +122,7 @@ def trained():
         batch=16,
         horizon=8,
         hidden=(16,),
-        rate=1e-2,
+        learning_rate=1e-2,
         updates=100,
         policy_observation="state",
     )
@@ -140,8 +140,8 @@ def test_a_student_learns_from_a_teacher_that_sees_more():
 
 
 def test_all_samples_are_fitted_in_each_sweep_and_the_rate_falls_over_all_steps():
-    """Two sweeps of two parts are four steps of Adam, in each of eight updates."""
-    several = dataclasses.replace(SMALL, sweeps=2, parts=2, last_rate=0.0)
+    """Two epochs of two minibatches are four steps of Adam, in each of eight updates."""
+    several = dataclasses.replace(SMALL, epochs=2, minibatches=2, last_learning_rate=0.0)
     params, state, update = program(several)
     found, _ = update(params, state)
     assert found.optimiser[1][0].count == 4
@@ -183,8 +183,8 @@ def test_wrong_settings_are_named():
         learning.Imitation(teacher, weights=3)
     with pytest.raises(ArgumentError, match="updates is 0"):
         learning.Imitation(teacher, updates=0)
-    with pytest.raises(ArgumentError, match="parts is 5, expected a divisor"):
-        learning.Imitation(teacher, parts=5)
+    with pytest.raises(ArgumentError, match="minibatches is 5, expected a divisor"):
+        learning.Imitation(teacher, minibatches=5)
     for name in ("teacher", "weights"):
         wrong = dataclasses.replace(SMALL, **{name: lambda x: jnp.zeros((len(x), 2))})
         with pytest.raises(ArgumentError, match=rf"{name} gives an array of the shape \(8, 2\)"):

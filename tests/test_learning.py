@@ -40,17 +40,19 @@ VECTOR = envs.vectorize(envs.auto_reset(ENV))
 act = jax.jit(networks.act)
 SMALL = {
     "shac": learning.Shac(
-        BATCH, HORIZON, (6,), 0.9, 0.8, critic_sweeps=2, critic_batches=3, updates=6
+        BATCH, HORIZON, (6,), 0.9, 0.8, critic_epochs=2, critic_minibatches=3, updates=6
     ),
     "apg": learning.Apg(BATCH, HORIZON, (6,), updates=6),
-    "ppo": learning.Ppo(BATCH, HORIZON, (6,), sweeps=2, parts=3, updates=6),
+    "ppo": learning.Ppo(BATCH, HORIZON, (6,), epochs=2, minibatches=3, updates=6),
 }
 
 
 @functools.cache
 def two_updates(name):
     """An algorithm whose training has two updates, and its compiled update."""
-    algorithm = dataclasses.replace(SMALL[name], updates=2, rate=1e-3, last_rate=1e-6)
+    algorithm = dataclasses.replace(
+        SMALL[name], updates=2, learning_rate=1e-3, last_learning_rate=1e-6
+    )
     return algorithm, jax.jit(lambda params, state: algorithm.update(VECTOR, params, state))
 
 
@@ -597,10 +599,10 @@ def test_an_update_of_ppo_is_its_definition(key):
     """Six steps of Adam, each with the loss of a part of the samples. Some ratios are clipped."""
     algorithm = dataclasses.replace(
         SMALL["ppo"],
-        rate=0.02,
-        last_rate=0.01,
+        learning_rate=0.02,
+        last_learning_rate=0.01,
         updates=1,
-        trace=0.7,
+        gae_lambda=0.7,
         clip=0.1,
         reward_scale=0.3,
         critic_weight=0.6,
@@ -673,7 +675,7 @@ def test_an_update_of_ppo_is_its_definition(key):
 
 def test_the_critic_of_shac_fits_the_returns(key):
     """One step of Adam per part of the samples, and the target, a moving average."""
-    algorithm = dataclasses.replace(SMALL["shac"], target_share=0.3, trace=0.7, updates=1)
+    algorithm = dataclasses.replace(SMALL["shac"], target_share=0.3, td_lambda=0.7, updates=1)
     state = algorithm.init(VECTOR, PARAMS, key)
     other = jax.tree.map(lambda x: 0.5 * x, state.critic)
     state = state._replace(target_critic=other)
@@ -693,7 +695,7 @@ def test_the_critic_of_shac_fits_the_returns(key):
         x = window.observation.reshape(-1, 1)[rows]
         return jnp.mean((networks.values(critic, state.statistics, x) - returns.ravel()[rows]) ** 2)
 
-    rates = algorithm.critic_rate, algorithm.last_rate
+    rates = algorithm.critic_learning_rate, algorithm.last_learning_rate
     expected, errors, _ = with_adam(
         state.critic,
         error,
@@ -743,13 +745,16 @@ def test_a_training_continues_bit_for_bit(name, tmp_path):
 def test_a_training_continues_with_more_updates_and_other_ends_of_its_schedules(tmp_path):
     short = learning.Training(dataclasses.replace(SMALL["apg"], updates=2), ENV, seed=2)
     list(short.run(tmp_path / "file"))
-    longer = dataclasses.replace(SMALL["apg"], updates=5, last_rate=1e-4, last_noise=0.5)
+    longer = dataclasses.replace(SMALL["apg"], updates=5, last_learning_rate=1e-4, last_noise=0.5)
     training = learning.Training(longer, ENV, seed=2)
     training.load(tmp_path / "file")
     assert [record.update for record in training.run()] == [3, 4, 5]
     for changes, message in {
-        "rate": ({"rate": 0.1}, "its setting rate is 0.002, expected 0.1"),
-        "hidden": ({"rate": 0.1, "hidden": (7,)}, r"its setting hidden is \[6\], expected \[7\]"),
+        "rate": ({"learning_rate": 0.1}, "its setting learning_rate is 0.002, expected 0.1"),
+        "hidden": (
+            {"learning_rate": 0.1, "hidden": (7,)},
+            r"its setting hidden is \[6\], expected \[7\]",
+        ),
         "updates": ({"updates": 1}, "it has 2 updates, expected at most 1"),
     }.values():
         training.algorithm, records = dataclasses.replace(longer, **changes), training.records
@@ -762,7 +767,7 @@ def test_a_training_continues_with_more_updates_and_other_ends_of_its_schedules(
 
 
 def test_a_training_is_loaded_without_its_settings(tmp_path):
-    algorithm = dataclasses.replace(SMALL["apg"], updates=1, rate=0.1, log_std=-1.5)
+    algorithm = dataclasses.replace(SMALL["apg"], updates=1, learning_rate=0.1, log_std=-1.5)
     training = learning.Training(algorithm, ENV, seed=3)
     training.save(tmp_path / "file")
     params = PARAMS._replace(friction=jnp.array(0.3))
@@ -867,6 +872,24 @@ def test_checkpoints_that_state_no_environment_still_load(tmp_path):
     assert same(again.state, training.state)
 
 
+@pytest.mark.parametrize("name", ["apg", "ppo", "shac"])
+def test_checkpoints_with_former_names_of_settings_load(name, tmp_path):
+    """As those of version 3 of the format."""
+    algorithm = dataclasses.replace(SMALL[name], learning_rate=0.03)
+    training = learning.Training(algorithm, ENV)
+    training.save(tmp_path / "file")
+    settings = learning.read_description(tmp_path / "file")["settings"]
+    former = {new: old for old, new in checkpoint._NAMES.items()}
+    former |= {"gae_lambda": "trace", "td_lambda": "trace"}
+    stated = {former.get(new, new): x for new, x in settings.items()}
+    assert ("trace" in stated, stated["rate"]) == (name != "apg", 0.03)
+    with_description(tmp_path / "file", 3, lambda about: about.update(settings=stated))
+    assert learning.read_description(tmp_path / "file")["settings"] == settings
+    again = learning.Training(algorithm, ENV, seed=training.seed)
+    again.load(tmp_path / "file")
+    assert same(again.state, training.state)
+
+
 @pytest.fixture
 def point_task(monkeypatch):
     """The task "point", whose episodes are shorter in a training by APG."""
@@ -958,12 +981,12 @@ def test_settings_are_values_of_json(tmp_path, monkeypatch):
 
 
 def test_parts_that_do_not_divide_the_samples_are_refused():
-    message = r"^parts is 3, expected a divisor .* batch \* horizon = 8 \* 5 = 40, such as 2 or 4$"
+    message = r"^minibatches is 3, expected a divisor .* horizon = 8 \* 5 = 40, such as 2 or 4$"
     with pytest.raises(ArgumentError, match=message):
-        learning.Ppo(batch=8, horizon=5, parts=3)
-    with pytest.raises(ArgumentError, match=r"^critic_batches is 0, expected a divisor .* or 1$"):
-        learning.Shac(batch=8, horizon=5, critic_batches=0)
-    assert learning.Ppo(batch=8, horizon=5, parts=40).parts == 40
+        learning.Ppo(batch=8, horizon=5, minibatches=3)
+    with pytest.raises(ArgumentError, match=r"^critic_minibatches is 0, expected a div.* or 1$"):
+        learning.Shac(batch=8, horizon=5, critic_minibatches=0)
+    assert learning.Ppo(batch=8, horizon=5, minibatches=40).minibatches == 40
 
 
 @pytest.mark.parametrize("setting", ["batch", "horizon", "updates"])
@@ -994,18 +1017,18 @@ def test_a_seed_is_an_integer_of_64_bits(tmp_path):
 @pytest.mark.parametrize(
     ("algorithm", "changes", "message"),
     [
-        (learning.Shac, {"critic_sweeps": 0}, "critic_sweeps is 0, expected an integer of 1"),
+        (learning.Shac, {"critic_epochs": 0}, "critic_epochs is 0, expected an integer of 1"),
         (
             learning.Shac,
             {"target_share": 1.5},
             "target_share is 1.5, expected a number from 0",
         ),
         (learning.Shac, {"discount": -1}, "discount is -1, expected a number from 0 to 1"),
-        (learning.Ppo, {"trace": float("nan")}, "trace is nan, expected a number from 0 to 1"),
-        (learning.Ppo, {"rate": -1e-3}, r"^rate is -0.001, expected a finite number of 0 or more$"),
+        (learning.Ppo, {"gae_lambda": float("nan")}, "gae_lambda is nan, expected a num"),
+        (learning.Ppo, {"learning_rate": -1e-3}, r"^learning_rate is -0.001, expected a fin"),
         (learning.Ppo, {"clip": 0}, "clip is 0, expected a finite number above 0"),
         (learning.Ppo, {"reward_scale": math.inf}, "reward_scale is inf, expected a finite number"),
-        (learning.Ppo, {"rate": "fast"}, "rate is 'fast', expected an array of floats"),
+        (learning.Ppo, {"learning_rate": "fast"}, "learning_rate is 'fast', expected an"),
         (learning.Ppo, {"hidden": (64, 0)}, r"hidden\[1\] is 0, expected an integer of 1 or more"),
         (learning.Apg, {"hidden": 64}, "hidden is 64, expected the sizes of the layers"),
         (learning.Apg, {"betas": (0.9, 1.0)}, "betas is .*, expected numbers from 0 to below 1"),
@@ -1015,7 +1038,7 @@ def test_a_seed_is_an_integer_of_64_bits(tmp_path):
             "action_limit is 0.0, expected a finite number above",
         ),
         (learning.Shac, {"log_std": math.nan}, "log_std is nan, expected a finite number"),
-        (imitation_of, {"last_rate": -1.0}, "last_rate is -1.0, expected a finite number of 0"),
+        (imitation_of, {"last_learning_rate": -1.0}, "last_learning_rate is -1.0, expe"),
     ],
 )
 def test_settings_out_of_their_range_are_refused(algorithm, changes, message):

@@ -189,9 +189,9 @@ def test_gymnasium_ends_the_episode_of_an_action_that_is_not_finite():
 
 
 SMALL = {
-    "shac": learning.Shac(SIZE, 9, (6,), critic_sweeps=2, critic_batches=3, updates=6),
+    "shac": learning.Shac(SIZE, 9, (6,), critic_epochs=2, critic_minibatches=3, updates=6),
     "apg": learning.Apg(SIZE, 9, (6,), updates=6),
-    "ppo": learning.Ppo(SIZE, 9, (6,), sweeps=2, parts=3, updates=6),
+    "ppo": learning.Ppo(SIZE, 9, (6,), epochs=2, minibatches=3, updates=6),
 }
 
 

@@ -64,7 +64,7 @@ def test_rotations_of_a_batch():
 
 
 @pytest.mark.parametrize(
-    "algorithm", [learning.Ppo(4, 6, (3,), parts=2), learning.Shac(4, 6, (3,))]
+    "algorithm", [learning.Ppo(4, 6, (3,), minibatches=2), learning.Shac(4, 6, (3,))]
 )
 def test_learning(algorithm):
     env, key = envs.vectorize(envs.auto_reset(Point())), jax.random.key(0)

@@ -347,7 +347,7 @@ import sys
 from jaxrbd import learning
 from support.point import Point
 
-algorithm = learning.Ppo(4, 9, (6,), sweeps=2, parts=3, updates=2)
+algorithm = learning.Ppo(4, 9, (6,), epochs=2, minibatches=3, updates=2)
 list(learning.Training(algorithm, Point(episode_steps=5)).run(sys.argv[1]))
 """
 

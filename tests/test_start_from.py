@@ -14,9 +14,9 @@ from support.point import Point, PointWithSecrets
 
 ENV = Point(episode_steps=5)
 ALGORITHMS = {
-    "shac": learning.Shac(4, 9, (6,), critic_batches=3, updates=2),
+    "shac": learning.Shac(4, 9, (6,), critic_minibatches=3, updates=2),
     "apg": learning.Apg(4, 9, (6,), updates=2),
-    "ppo": learning.Ppo(4, 9, (6,), parts=3, updates=2),
+    "ppo": learning.Ppo(4, 9, (6,), minibatches=3, updates=2),
 }
 
 

@@ -175,7 +175,7 @@ def main() -> None:
     folder = pathlib.Path(*(options.folder or ["walkers"]))
     env = dataclasses.replace(walkers(), episode_steps=200)
     shac = algorithm_for("quadruped-trot", "shac")
-    changes = {"batch": 63, "updates": options.updates, "rate": 3e-3, "log_std": -2.0}
+    changes = {"batch": 63, "updates": options.updates, "learning_rate": 3e-3, "log_std": -2.0}
     shac = dataclasses.replace(shac, **changes)
     training = learning.Training(shac, env, options.seed, *parameters(env, shac.batch))
     print(env.robots())
@@ -198,7 +198,7 @@ def imitation(env: envs.PaddedWalk, training: learning.Training) -> learning.Tra
         weights=lambda observation: observation[..., -joints:],  # the joints that the robot has
         policy_network=learning.JointAttention(parts, mask="has_joint"),
         batch=training.algorithm.batch,
-        rate=3e-3,
+        learning_rate=3e-3,
         log_std=-3.0,
     )
     return learning.Training(student, env, training.seed, training.params, training.params_axes)

@@ -58,7 +58,7 @@ class Apg:
 
     - `batch` n, `horizon` h: environments, and steps of a window;
     - `hidden`: sizes of the hidden layers of the policy;
-    - `rate`: the learning rate, which falls linearly to `last_rate` over `updates`;
+    - `learning_rate` falls linearly to `last_learning_rate` over `updates`;
     - `betas`: the two decay rates of Adam;
     - `log_std`: the logarithm of the first standard deviation of the noise of the actions;
     - `last_noise`: as in `Shac`;
@@ -71,8 +71,8 @@ class Apg:
     batch: int = 64
     horizon: int = 32
     hidden: tuple[int, ...] = (64, 64)
-    rate: float = 2e-3
-    last_rate: float = 1e-5
+    learning_rate: float = 2e-3
+    last_learning_rate: float = 1e-5
     betas: tuple[float, float] = (0.9, 0.999)
     log_std: float = -2.0
     last_noise: float = 1.0
@@ -158,4 +158,4 @@ class Apg:
         return act(state.policy, state.statistics, observation, noise, self.policy_observation)
 
     def _adam(self) -> Adam:
-        return Adam(self.rate, self.last_rate, self.updates, 1.0, *self.betas)
+        return Adam(self.learning_rate, self.last_learning_rate, self.updates, 1.0, *self.betas)

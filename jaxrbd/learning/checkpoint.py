@@ -20,8 +20,19 @@ from ..errors import SavedFileError
 from ..io._sealed import read_sealed, write_sealed
 
 # Version 1 has only random keys of JAX's default kind, and does not state the kind. The versions 1
-# and 2 do not state the environment of a training.
-VERSION = 3
+# and 2 do not state the environment of a training. Up to version 3, settings have the names on the
+# left; `trace` is lambda of `Ppo` and of `Shac`.
+VERSION = 4
+_NAMES = {
+    "rate": "learning_rate",
+    "last_rate": "last_learning_rate",
+    "critic_rate": "critic_learning_rate",
+    "sweeps": "epochs",
+    "parts": "minibatches",
+    "critic_sweeps": "critic_epochs",
+    "critic_batches": "critic_minibatches",
+}
+_LAMBDAS = {"ppo": "gae_lambda", "shac": "td_lambda"}
 
 
 def save_checkpoint(path: str | os.PathLike[str], about: dict[str, Any], tree: Any) -> None:
@@ -44,6 +55,10 @@ def read_description(path: str | os.PathLike[str]) -> dict[str, Any]:
     about = read_sealed(path, "checkpoint", VERSION)[0].get("about")
     if not isinstance(about, dict):
         raise SavedFileError("its header has no description", file=os.fspath(path))
+    settings = about.get("settings")
+    if isinstance(settings, dict):
+        names = {**_NAMES, "trace": _LAMBDAS.get(str(about.get("algorithm")), "trace")}
+        about["settings"] = {names.get(name, name): x for name, x in settings.items()}
     return about
 
 

@@ -57,8 +57,8 @@ class Imitation:
       leaves out the joints that a robot does not have;
     - `batch` n, `horizon` h: environments, and steps of a window;
     - `hidden`, `policy_observation`, `policy_network`: as in `Ppo`, of the student;
-    - `rate`: the learning rate, which falls linearly to `last_rate` over all steps;
-    - `sweeps`, `parts`: as in `Ppo`;
+    - `learning_rate` falls linearly to `last_learning_rate` over all steps;
+    - `epochs`, `minibatches`: as in `Ppo`;
     - `log_std`: the logarithm of the standard deviation of the noise with which the student acts;
     - `updates`: the number of updates of the whole training.
     """
@@ -68,10 +68,10 @@ class Imitation:
     batch: int = 64
     horizon: int = 32
     hidden: tuple[int, ...] = (64, 64)
-    rate: float = 2e-3
-    last_rate: float = 1e-5
-    sweeps: int = 2
-    parts: int = 4
+    learning_rate: float = 2e-3
+    last_learning_rate: float = 1e-5
+    epochs: int = 2
+    minibatches: int = 4
     log_std: float = -2.0
     policy_observation: str | None = None
     policy_network: PolicyNetwork | None = None
@@ -81,7 +81,7 @@ class Imitation:
         for name, function in (("teacher", self.teacher), ("weights", self.weights)):
             if not callable(function) and not (name == "weights" and function is None):
                 raise ArgumentError(f"{name} is {function!r}, expected a function of observations")
-        check_parts(self, "parts", "sweeps", "updates")
+        check_parts(self, "minibatches", "epochs", "updates")
         check_numbers(self)
 
     @property
@@ -158,7 +158,7 @@ class Imitation:
             found = self._adam().step(gradient, optimiser, mean)
             return (found.params, found.state), (error, found.gradient_norm)
 
-        rows = shuffled(order_key, len(wanted), self.sweeps, self.parts)
+        rows = shuffled(order_key, len(wanted), self.epochs, self.minibatches)
         (mean, optimiser), (errors, norms) = lax.scan(
             step, (state.policy.mean, state.optimiser), rows
         )
@@ -187,4 +187,5 @@ class Imitation:
         return act(state.policy, state.statistics, observation, noise, self.policy_observation)
 
     def _adam(self) -> Adam:
-        return Adam(self.rate, self.last_rate, self.updates * self.sweeps * self.parts)
+        steps = self.updates * self.epochs * self.minibatches
+        return Adam(self.learning_rate, self.last_learning_rate, steps)

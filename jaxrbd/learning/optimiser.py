@@ -22,13 +22,13 @@ class Update(NamedTuple):
 
 
 class Adam(NamedTuple):
-    """Adam with the rate that falls linearly from `rate` to `last_rate` over `updates` steps.
+    """Adam with a learning rate that falls linearly to the last one over `updates` steps.
 
     A gradient whose norm is above `largest` is scaled to this norm.
     """
 
-    rate: float
-    last_rate: float
+    learning_rate: float
+    last_learning_rate: float
     updates: int
     largest: float = 1.0
     b1: float = 0.9
@@ -54,7 +54,8 @@ class Adam(NamedTuple):
 
     def _chain(self) -> Any:
         optax = optax_module()
-        rate = optax.linear_schedule(self.rate, self.last_rate, max(self.updates, 1))
+        rates = self.learning_rate, self.last_learning_rate
+        rate = optax.linear_schedule(*rates, max(self.updates, 1))
         return optax.chain(
             optax.clip_by_global_norm(self.largest), optax.adam(rate, b1=self.b1, b2=self.b2)
         )

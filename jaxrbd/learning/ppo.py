@@ -93,11 +93,11 @@ class Ppo:
     - `batch`: the number n of environments; `horizon`: the number h of steps per environment and
       update;
     - `hidden`: sizes of the hidden layers of both networks;
-    - `discount`, `trace`: gamma and lambda of the returns;
+    - `discount`, `gae_lambda`: gamma and lambda of the returns;
     - `clip` (e), `critic_weight`, `entropy_weight`: parameters of the loss L;
-    - `rate`: the learning rate, which falls linearly to `last_rate` over `updates`;
-    - `sweeps`: the number of epochs over the samples of an update; `parts`: the number of
-      minibatches per epoch;
+    - `learning_rate` falls linearly to `last_learning_rate` over `updates`;
+    - `epochs`: the number of passes over the samples of an update; `minibatches`: the number of
+      minibatches of a pass;
     - `policy_observation`, `critic_observation`: if an observation is a dict, the names of the
       arrays that the policy and the critic get (default: an observation is one array);
     - `policy_network`: what makes the network of the policy, such as a `JointAttention`; see
@@ -110,14 +110,14 @@ class Ppo:
     horizon: int = 32
     hidden: tuple[int, ...] = (64, 64)
     discount: float = 0.99
-    trace: float = 0.95
+    gae_lambda: float = 0.95
     clip: float = 0.2
     critic_weight: float = 1.0
     entropy_weight: float = 1e-3
-    rate: float = 1e-3
-    last_rate: float = 1e-5
-    sweeps: int = 4
-    parts: int = 8
+    learning_rate: float = 1e-3
+    last_learning_rate: float = 1e-5
+    epochs: int = 4
+    minibatches: int = 8
     policy_observation: str | None = None
     critic_observation: str | None = None
     policy_network: PolicyNetwork | None = None
@@ -125,7 +125,7 @@ class Ppo:
     updates: int = 500
 
     def __post_init__(self):
-        check_parts(self, "parts", "sweeps", "updates")
+        check_parts(self, "minibatches", "epochs", "updates")
         check_numbers(self)
 
     @property
@@ -172,7 +172,7 @@ class Ppo:
         next_values = values(
             state.critic, state.statistics, window.final_observation, self.critic_observation
         )
-        returns = lambda_returns(scaled, next_values, self.discount, self.trace)
+        returns = lambda_returns(scaled, next_values, self.discount, self.gae_lambda)
         advantage = returns - apply(state.critic, critic_x)[..., 0]
         spread = jnp.std(advantage) + 1e-8
         mean, std = apply(state.policy.mean, x), jnp.exp(state.policy.log_std)
@@ -193,7 +193,7 @@ class Ppo:
             update = self._adam().step(gradient, optimiser, networks)
             return (update.params, update.state), (cost, update.gradient_norm)
 
-        rows = shuffled(order_key, self.update_steps, self.sweeps, self.parts)
+        rows = shuffled(order_key, self.update_steps, self.epochs, self.minibatches)
         carry = (state.policy, state.critic), state.optimiser
         ((policy, critic), optimiser), (costs, norms) = lax.scan(step, carry, rows)
         episodes = state.episodes.add(window)
@@ -226,8 +226,8 @@ class Ppo:
         return act(state.policy, state.statistics, observation, noise, self.policy_observation)
 
     def _adam(self) -> Adam:
-        steps = self.updates * self.sweeps * self.parts
-        return Adam(self.rate, self.last_rate, steps, largest=1.0)
+        steps = self.updates * self.epochs * self.minibatches
+        return Adam(self.learning_rate, self.last_learning_rate, steps, largest=1.0)
 
 
 def log_density(policy: Policy, noise: Float[Array, "... k"]) -> Float[Array, "..."]:

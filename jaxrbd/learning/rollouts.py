@@ -90,11 +90,12 @@ _NOT_NEGATIVE = arguments.Requirement(
 _POSITIVE = arguments.Requirement("a finite number above 0", lambda x: np.isfinite(x) & (x > 0))
 _NUMBERS = {
     "discount": arguments.FRACTION,
-    "trace": arguments.FRACTION,
+    "gae_lambda": arguments.FRACTION,
+    "td_lambda": arguments.FRACTION,
     "target_share": arguments.FRACTION,
-    "rate": _NOT_NEGATIVE,
-    "critic_rate": _NOT_NEGATIVE,
-    "last_rate": _NOT_NEGATIVE,
+    "learning_rate": _NOT_NEGATIVE,
+    "critic_learning_rate": _NOT_NEGATIVE,
+    "last_learning_rate": _NOT_NEGATIVE,
     "critic_weight": _NOT_NEGATIVE,
     "entropy_weight": _NOT_NEGATIVE,
     "last_noise": _NOT_NEGATIVE,

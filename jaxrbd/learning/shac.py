@@ -12,9 +12,9 @@ step. V is added if the episode was truncated or the window ended, not if it ter
 
 JAX differentiates L through the physics. The window is short, so the gradient does not grow as it
 does over whole episodes; the critic V accounts for the later rewards. The critic is fitted to
-TD(lambda) returns, equations (6) and (7), where lambda is the parameter `trace`. A target critic
-gives the values in L and in the returns; after each update, the new one is the mean of the old one
-and the critic, with the weights `target_share` and `1 - target_share`.
+TD(lambda) returns, equations (6) and (7), where lambda is the parameter `td_lambda`. A target
+critic gives the values in L and in the returns; after each update, the new one is the mean of the
+old one and the critic, with the weights `target_share` and `1 - target_share`.
 
 Source: Xu, Makoviychuk, Narang, Ramos, Matusik, Garg and Macklin (2022), Accelerated policy
 learning with parallel differentiable simulation, algorithm 1. The defaults are its cart-pole's.
@@ -59,10 +59,10 @@ class Shac:
 
     - `batch` n, `horizon` h: environments, and steps of a window;
     - `hidden`: sizes of the hidden layers of both networks;
-    - `discount`: the factor c per step; `trace`: the parameter lambda of TD(lambda);
-    - `rate`, `critic_rate`: the learning rates, which fall linearly to `last_rate` over `updates`;
-    - `critic_sweeps`, `critic_batches`: the number of passes over the samples of a window, and the
-      number of minibatches per pass;
+    - `discount`: the factor c per step; `td_lambda`: the parameter lambda of TD(lambda);
+    - `learning_rate`, `critic_learning_rate`: fall linearly to `last_learning_rate` over `updates`;
+    - `critic_epochs`: the number of passes over the samples of a window; `critic_minibatches`: the
+      number of minibatches of a pass;
     - `target_share`: the share of the old target critic that remains after an update;
     - `log_std`: the logarithm of the first standard deviation of the noise of the actions;
     - `last_noise`: the noise of the actions has a factor, which falls linearly from 1 to this value
@@ -79,12 +79,12 @@ class Shac:
     horizon: int = 32
     hidden: tuple[int, ...] = (64, 64)
     discount: float = 0.99
-    trace: float = 0.95
-    rate: float = 1e-2
-    critic_rate: float = 1e-3
-    last_rate: float = 1e-5
-    critic_sweeps: int = 16
-    critic_batches: int = 4
+    td_lambda: float = 0.95
+    learning_rate: float = 1e-2
+    critic_learning_rate: float = 1e-3
+    last_learning_rate: float = 1e-5
+    critic_epochs: int = 16
+    critic_minibatches: int = 4
     target_share: float = 0.2
     log_std: float = -1.0
     last_noise: float = 1.0
@@ -96,7 +96,7 @@ class Shac:
     updates: int = 500
 
     def __post_init__(self):
-        rollouts.check_parts(self, "critic_batches", "critic_sweeps", "updates")
+        rollouts.check_parts(self, "critic_minibatches", "critic_epochs", "updates")
         rollouts.check_numbers(self)
 
     @property
@@ -151,7 +151,7 @@ class Shac:
         next_values = values(
             state.target_critic, state.statistics, window.final_observation, self.critic_observation
         )
-        returns = lambda_returns(window, next_values, self.discount, self.trace)
+        returns = lambda_returns(window, next_values, self.discount, self.td_lambda)
         critic, critic_optimiser, error = self._fit_critic(
             state, window.observation, returns, critic_key
         )
@@ -237,14 +237,14 @@ class Shac:
             update = self._critic_adam().step(gradient, optimiser, critic)
             return (update.params, update.state), error
 
-        rows = rollouts.shuffled(key, y.size, self.critic_sweeps, self.critic_batches)
+        rows = rollouts.shuffled(key, y.size, self.critic_epochs, self.critic_minibatches)
         initial = state.critic, state.critic_optimiser
         (critic, optimiser), errors = lax.scan(step, initial, rows)
         return critic, optimiser, errors[-1]
 
     def _adam(self) -> Adam:
-        return Adam(self.rate, self.last_rate, self.updates, b1=0.7, b2=0.95)
+        return Adam(self.learning_rate, self.last_learning_rate, self.updates, b1=0.7, b2=0.95)
 
     def _critic_adam(self) -> Adam:
-        steps = self.updates * self.critic_sweeps * self.critic_batches
-        return Adam(self.critic_rate, self.last_rate, steps, b1=0.7, b2=0.95)
+        steps = self.updates * self.critic_epochs * self.critic_minibatches
+        return Adam(self.critic_learning_rate, self.last_learning_rate, steps, b1=0.7, b2=0.95)

@@ -27,7 +27,7 @@ _TASKS: dict[str, Any] = {  # values: envs.Env, frozen dataclasses
     "humanoid-walk": envs.HumanoidWalk(smoothing=0.01),
 }
 
-_RUNNERS = {"batch": 64, "horizon": 64, "rate": 5e-4, "reward_scale": 0.03}
+_RUNNERS = {"batch": 64, "horizon": 64, "learning_rate": 5e-4, "reward_scale": 0.03}
 
 # Settings other than the defaults, by task and algorithm.
 _SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
@@ -36,7 +36,7 @@ _SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
         "mirror_action": (-1,),
         "updates": 1400,
     },
-    ("hopper", "shac"): {"updates": 200, "rate": 4e-3},
+    ("hopper", "shac"): {"updates": 200, "learning_rate": 4e-3},
     ("quadruped-trot", "apg"): {
         "batch": 32,
         "horizon": 64,
@@ -47,12 +47,12 @@ _SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
     },
     ("humanoid-walk", "shac"): {
         "hidden": (128, 64),
-        "rate": 2e-3,
+        "learning_rate": 2e-3,
         "log_std": -2.5,
         "last_noise": 0.0,
         "updates": 300,
     },
-    ("quadruped-trot", "shac"): {"updates": 300, "rate": 2e-3, "last_noise": 0.0},
+    ("quadruped-trot", "shac"): {"updates": 300, "learning_rate": 2e-3, "last_noise": 0.0},
     ("HalfCheetah-v5", "ppo"): {**_RUNNERS, "updates": 500},
     ("Hopper-v5", "ppo"): {**_RUNNERS, "updates": 1000},
 }

@@ -27,7 +27,7 @@ from .ppo import Ppo
 from .shac import Shac
 
 # Settings in which a continued training may differ: its length, and the ends of its schedules.
-CHANGEABLE = ("updates", "last_rate", "last_noise")
+CHANGEABLE = ("updates", "last_learning_rate", "last_noise")
 
 # What a training takes over from another one; see `Training.start_from`.
 _LEARNED = ("policy", "critic", "target_critic", "statistics")
@@ -178,10 +178,10 @@ class Training:
     def load(self, path: str | os.PathLike[str]) -> None:
         """Continue from a checkpoint of the same training.
 
-        The settings `updates`, `last_rate` and `last_noise` of the algorithm may differ; the
-        schedules of the rates and of the noise then have other values from here on. Otherwise the
-        later records are the same as without the interruption, bit for bit, on the same machine
-        with the same versions.
+        The settings `updates`, `last_learning_rate` and `last_noise` of the algorithm may differ;
+        the schedules of the rates and of the noise then have other values from here on. Otherwise
+        the later records are the same as without the interruption, bit for bit, on the same
+        machine with the same versions.
         The file states the static settings of the environment (`Env.settings`), unless it is older
         than version 3. It does not state `params`: pass the same parameters again.
 

@@ -202,8 +202,8 @@ def trainings(folder):
     names = {"friction": envs.Uniform(0.0, 0.5)}
     drawn, axes = envs.randomise(env.default_params(), names, jax.random.key(0), 8)
     cases = {
-        "shac": (learning.Shac(8, 9, (6,), critic_sweeps=2, critic_batches=3, updates=4), {}),
-        "ppo": (learning.Ppo(8, 9, (6,), sweeps=2, parts=3, updates=4), {}),
+        "shac": (learning.Shac(8, 9, (6,), critic_epochs=2, critic_minibatches=3, updates=4), {}),
+        "ppo": (learning.Ppo(8, 9, (6,), epochs=2, minibatches=3, updates=4), {}),
         "own": (learning.Apg(8, 9, (6,), updates=4), {"params": drawn, "params_axes": axes}),
     }
     values, talk = {}, {}
