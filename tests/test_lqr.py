@@ -100,6 +100,35 @@ def test_the_gains_are_optimal_for_every_initial_state(riccati):
     np.testing.assert_allclose(us, dense(stages, other)[1], atol=1e-10)
 
 
+@pytest.mark.parametrize("riccati", METHODS)
+def test_derivatives_by_all_arrays_are_those_of_the_dense_system(riccati):
+    """In both modes and of second order, along a random change of all arrays."""
+    stages, x0 = random_problem(3, 2, 2)
+    change, dx = random_problem(3, 2, 2, seed=1)
+    d_stages = jax.tree.map(lambda x: 0.1 * x, change)
+    weights = np.cos(np.arange(3 * 2).reshape(3, 2))
+
+    def moved(t):
+        return jax.tree.map(lambda x, dx: x + t * dx, (stages, x0), (d_stages, dx))
+
+    def value(arguments):
+        found = lqr(*arguments, riccati)
+        parts = found.xs[1:], found.us, found.offsets, found.costates[:-1]
+        return sum(jnp.sum(jnp.cos(weights + i) * x) for i, x in enumerate(parts)) + jnp.sum(
+            found.gains**2
+        )
+
+    value_at = jax.jit(lambda t: value(moved(t)))
+    first, second = jax.jit(jax.jvp, static_argnums=0)(jax.grad(value_at), (0.0,), (1.0,))
+    h = 1e-4
+    low, middle, high = (float(value_at(t)) for t in (-h, 0.0, h))
+    np.testing.assert_allclose(first, (high - low) / (2 * h), rtol=1e-6)
+    np.testing.assert_allclose(second, (high - 2 * middle + low) / h**2, rtol=1e-4)
+    gradient = jax.jit(jax.grad(value))((stages, x0))
+    products = jax.tree.map(lambda x, dx: jnp.sum(x * dx), gradient, (d_stages, dx))
+    np.testing.assert_allclose(sum(jax.tree.leaves(products)), first, rtol=1e-10)
+
+
 def test_a_cost_that_is_convex_only_on_the_dynamics():
     """One R is negative, but the total cost is convex in the controls."""
     stages, x0 = random_problem(7, 4, 1)

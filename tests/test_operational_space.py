@@ -4,9 +4,10 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import jaxrbd as rbd
-from jaxrbd import spatial
+from jaxrbd import algorithms, spatial
 from support import zoo
 from support.zoo import close
 
@@ -49,3 +50,27 @@ def test_too_few_dofs_have_no_inertia_without_damping():
 
         assert jnp.all(jnp.isnan(inertia(q, 0.0)))
         assert jnp.all(jnp.isfinite(inertia(q, 0.5)))
+
+
+def test_second_derivatives_in_a_loop():
+    """JAX drops rules of `jax.custom_jvp` in the body of a loop when it differentiates it again."""
+    model = rbd.load_robot("double_pendulum")
+    frames = (model.frame_names[-1],)
+
+    def total(t):
+        def step(q, _):
+            found = rbd.forward_dynamics_derivatives(model, q, q, q)
+            terms = found.dqdd_dq, found.Minv, algorithms.minverse(model, q)
+            sums = [
+                jnp.sum(jnp.cos(x)) for x in (*terms, algorithms.delassus_matrix(model, q, frames))
+            ]
+            return q + 0.01 * jnp.stack(sums[:2]), sum(sums)
+
+        start = jnp.array([0.3, -0.4]) + t * jnp.array([0.5, 0.8])
+        return jnp.sum(jax.lax.scan(step, start, length=2)[1])
+
+    gradient = jax.jit(jax.grad(total))
+    second = jax.jit(jax.jvp, static_argnums=0)(jax.grad(total), (0.1,), (1.0,))[1]
+    h = 1e-5
+    difference = (gradient(0.1 + h) - gradient(0.1 - h)) / (2 * h)
+    np.testing.assert_allclose(second, difference, rtol=1e-7)

@@ -71,19 +71,18 @@ def inverse_positive_definite(
 
     The inverse is `W^T W`, where W is the inverse of the Cholesky factor of M. The errors of the
     inverse and of its products with vectors grow as the condition number of M, as for a solve.
+
+    The derivatives are those of the solution X of `(W M) X = W` for a constant W. A rule of
+    `jax.custom_jvp` would not do: JAX drops such rules in the body of a `lax.scan` when it
+    differentiates the loop in reverse mode, and then the second derivatives would be wrong.
     """
-    return _inverse(M, inverse_factor(M) if W is None else W)
-
-
-@jax.custom_jvp
-def _inverse(M: Array, W: Array) -> Array:
-    return matmul(_transposed(W), W)
-
-
-@_inverse.defjvp
-def _(primals, tangents):
-    inverse = _inverse(*primals)
-    return inverse, -matmul(matmul(inverse, tangents[0]), inverse)
+    W = inverse_factor(M) if W is None else W
+    return lax.custom_linear_solve(
+        lambda X: matmul(W, matmul(M, X)),
+        W,
+        lambda _, b: matmul(_transposed(W), b),
+        lambda _, b: matmul(W, b),
+    )
 
 
 def inverse_factor(M: Float[Array, "n n"]) -> Float[Array, "n n"]:

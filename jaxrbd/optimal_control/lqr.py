@@ -28,7 +28,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float
 
-from .._math.linear import einsum, inverse_factor, matmul, solve
+from .._math.linear import einsum, matmul, solve, solve_positive_definite
 from ..errors import ArgumentError
 from ..model import arguments
 from ..model.names import described
@@ -192,8 +192,7 @@ def _control_law(A: Array, B: Array, R: Array, S: Array, P: Array) -> Array:
     m = R.shape[-1]
     F = jnp.concatenate([R, S], axis=1)
     F = F + matmul(matmul(P, B).T, jnp.concatenate([B, A], axis=1))
-    W = inverse_factor(F[:, :m])
-    return -matmul(W.T, matmul(W, F[:, m:]))
+    return -solve_positive_definite(F[:, :m], F[:, m:])
 
 
 # ------------------------------------------------------------------------------------- sequential
@@ -243,14 +242,14 @@ def _parallel(stages: _Stages, x0: Array):
 
     def element(A, B, c, Q, R, S, q, r):
         """The function of one stage. The unconstrained control is eliminated."""
-        W = inverse_factor(R)
-        WS, WB, Wr = matmul(W, S), matmul(W, B.T), matmul(W, r)
+        solved = solve_positive_definite(R, jnp.concatenate([S, B.T, r[:, None]], axis=1))
+        by_S, by_B, by_r = solved[:, :n], solved[:, n:-1], solved[:, -1]
         return (
-            A - matmul(WB.T, WS),
-            c - matmul(WB.T, Wr),
-            matmul(WB.T, WB),
-            matmul(WS.T, Wr) - q,
-            Q - matmul(WS.T, WS),
+            A - matmul(B, by_S),
+            c - matmul(B, by_r),
+            _symmetric(matmul(B, by_B)),
+            matmul(S.T, by_r) - q,
+            Q - _symmetric(matmul(S.T, by_S)),
         )
 
     single = jax.vmap(element)(A, B, c, Q[:-1], R, S, q[:-1], r)
