@@ -1196,7 +1196,7 @@ WRONG = {
     "most is 3, expected 4 to 256": lambda: convex_hull(CORNERS, most=3),
     # The type checker of the tests would refuse these before the package does.
     "a is 3, expected a Sphere": lambda: inspect.unwrap(checked_shape)(3, "a"),
-    "X_WB is 4": lambda: inspect.unwrap(checked_pose)(4, "X_WB"),
+    "X_WB is 'int'": lambda: inspect.unwrap(checked_pose)(4, "X_WB"),
     "pairs is 3": lambda: inspect.unwrap(checked_pairs)(3),
     "world has Sphere": lambda: inspect.unwrap(pairs_of)(arm()[0], [Sphere(1.0)]),
     "X_WA has dtype float32": lambda: distance(

@@ -23,6 +23,8 @@ from jaxrbd import (
     tendons,
     view,
 )
+from jaxrbd.learning.networks import Layer
+from jaxrbd.spatial import Pose
 from support import zoo
 
 ARM = rbd.load_robot("double_pendulum")
@@ -71,6 +73,11 @@ def moved(dynamics=lambda q, v, z=None: v, q=(0.0, 0.0), dt=0.1, z=None):
     return rbd.integrators.semi_implicit_euler(ARM, dynamics, q, np.zeros(2), dt, z)
 
 
+def trained(network):
+    apg = learning.Apg(batch=2, horizon=2, hidden=(4,), updates=1, policy_network=network)
+    return learning.Training(apg, CART_POLE)
+
+
 def stepped(action):
     params = CART_POLE.default_params()
     return CART_POLE.step(params, CART_POLE.reset(params, KEY), action)
@@ -96,6 +103,7 @@ def locked_sphere():
 TIP = ARM.frame_names[-1]
 SEVERAL = jax.tree.map(lambda x: jnp.stack([x] * 3), ARM)
 KEY = jax.random.key(0)
+ORIGIN = Pose(np.eye(3), np.zeros(3))
 CART_POLE = envs.CartPoleSwingUp()
 SCALE = envs.Scale(0.9, 1.1)
 FILTER = actuators.Filter([0.1, 0.1])
@@ -265,6 +273,24 @@ REFUSED = {
     ),
     "q has the zero quaternion for joint": lambda: view.render(BALL_JOINT, np.zeros(4)),
     "packages is 3, expected a mapping": lambda: io.find_package_file("package://a/b", 3),
+    "X_FS.R is [[2. 0. 0.]": lambda: collision.PlacedShape(
+        collision.Sphere(0.1), None, Pose(2 * np.eye(3), np.zeros(3))
+    ),
+    "X_WA.R is [[2. 0. 0.]": lambda: collision.distance(
+        collision.Sphere(0.1), Pose(2 * np.eye(3), np.zeros(3)), collision.Sphere(0.1), ORIGIN
+    ),
+    "clip is None, expected": lambda: learning.Ppo(clip=None),
+    "learning_rate is True, expected a number": lambda: learning.Apg(learning_rate=True),
+    "minibatches is 2.0, expected an integer": lambda: learning.Ppo(minibatches=2.0),
+    "critic_minibatches is None, expected an integer": lambda: learning.Shac(
+        critic_minibatches=None
+    ),
+    "policy_network is 5, expected a function": lambda: learning.Apg(policy_network=5),
+    "returns the shape (2, 3) for observations (2, 5), expected (2, 1)": lambda: trained(
+        lambda key, sizes, dtype, factor: (Layer(jnp.zeros((5, 3), dtype), jnp.zeros(3, dtype)),)
+    ),
+    "makes a network with the leaf 'tanh', expected arrays": lambda: trained(lambda *x: ["tanh"]),
+    "observation has shape (1,), expected (..., 5)": lambda: trained(None).policy()(jnp.ones(1)),
     "path is None, expected the path": lambda: io.save_model(ARM, None),
     "path is 3, expected the path of a file": lambda: io.load_model(3),
     "task is ['a'], expected one of": lambda: learning.load_task(["a"]),

@@ -167,10 +167,9 @@ def _stacked(cores: Sequence[Any]) -> Any:
 
 
 def checked_pose(X: Pose, name: str) -> Pose:
-    """A pose of arrays (3, 3) and (3,); raises ArgumentError, which names the argument."""
-    if not isinstance(X, Pose):
-        raise ArgumentError(f"{name} is {X!r}, expected a Pose")
-    return pose_of(X.R, X.p, name)
+    """A pose of arrays; raises ArgumentError, which names the argument, for another object, other
+    shapes, known values that are not finite, and a known matrix that is no rotation."""
+    return arguments.pose_parameter(X, name)
 
 
 def pose_of(R: Any, p: Any, name: str) -> Pose:

@@ -14,6 +14,7 @@ from jaxtyping import Float, PRNGKeyArray
 from .._math.ranks import plus, same_rank, times
 from ..envs.environment import Observation
 from ..errors import ArgumentError
+from ..model import arguments
 
 
 class Layer(NamedTuple):
@@ -82,6 +83,9 @@ class Statistics(NamedTuple):
 
     def normalise(self, x: Float[Array, "... n"]) -> Float[Array, "... n"]:
         """The observations, shifted and scaled to the mean 0 and the variance 1."""
+        if x.shape[-1:] != self.mean.shape:
+            n = self.mean.size
+            raise ArgumentError(f"observation has shape {x.shape}, expected (..., {n})")
         x, mean, scale = same_rank(x, self.mean, self.scale)
         return (x - mean) / scale
 
@@ -172,9 +176,22 @@ def new_policy(
 ) -> Policy:
     """A policy with random weights; the actions are near zero at first.
 
-    `policy_network`: what makes the network (default: `network`).
+    `policy_network`: what makes the network (default: `network`). Raises ArgumentError for a
+    network with other leaves than arrays, and with results of another size than the action.
     """
     mean = (policy_network or network)(key, sizes, dtype, 0.1)
+    for leaf in jax.tree.leaves(mean):
+        if not arguments.is_array(leaf):
+            raise ArgumentError(
+                f"policy_network makes a network with the leaf {leaf!r}, expected arrays only"
+            )
+    one = jax.ShapeDtypeStruct((2, sizes[0]), dtype)
+    found = jax.tree.map(jnp.shape, jax.eval_shape(apply, mean, one))
+    if found != (2, sizes[-1]):
+        raise ArgumentError(
+            f"policy_network makes a network that returns the shape {found} for observations "
+            f"{one.shape}, expected {(2, sizes[-1])}"
+        )
     return Policy(mean, jnp.full(sizes[-1], log_std, dtype))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -71,6 +71,8 @@ def check_parts(algorithm: Any, name: str, *counts: str) -> None:
     names = "batch", "horizon", *counts
     arguments.require_counts(**{name: getattr(algorithm, name) for name in names})
     batch, horizon, parts = algorithm.batch, algorithm.horizon, getattr(algorithm, name)
+    if not arguments.is_integer(parts):
+        raise ArgumentError(f"{name} is {parts!r}, expected an integer")
     count = batch * horizon
     if parts < 1 or count % parts:
         divisors = [n for n in range(1, count + 1) if count % n == 0]
@@ -109,10 +111,17 @@ _NUMBERS = {
 def check_numbers(algorithm: Any) -> None:
     """Raise ArgumentError if a number or a size of a layer of an algorithm is out of its range."""
     for field in dataclasses.fields(algorithm):
-        name, value = field.name, getattr(algorithm, field.name)
-        if name in _NUMBERS and value is not None:
+        name, value = field.name, cast(Any, getattr(algorithm, field.name))
+        if name in _NUMBERS and not (value is None and field.default is None):
+            if isinstance(value, bool):
+                raise ArgumentError(f"{name} is {value}, expected a number")
             arguments.parameter(value, name, ())
             _NUMBERS[name](name, np.asarray(value))
+    maker = algorithm.policy_network
+    if maker is not None and not callable(maker):
+        raise ArgumentError(
+            f"policy_network is {maker!r}, expected a function that makes a network"
+        )
     sizes = arguments.entries(algorithm.hidden)
     if sizes is None:
         raise ArgumentError(f"hidden is {algorithm.hidden!r}, expected the sizes of the layers")
