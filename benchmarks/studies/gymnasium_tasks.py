@@ -15,7 +15,7 @@ are processor times. `--all` has all tasks.
   "generalized" and "mjx".
 
 The physics differs. Contact is rigid in jaxrbd, with a first-order integrator, and soft in MuJoCo,
-with RK4 in most of the files. The files of Brax have fewer contacts: only feet touch the floor.
+with RK4 in most of the files. The files of Brax have other contacts, and few iterations.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -108,15 +108,20 @@ _NUMBERS = {
 }
 
 
+def _check_number(name: str, value: Any) -> None:
+    if isinstance(value, bool):
+        raise ArgumentError(f"{name} is {value}, expected a number")
+    arguments.parameter(value, name, ())
+    _NUMBERS[name](name, np.asarray(value))
+
+
 def check_numbers(algorithm: Any) -> None:
     """Raise ArgumentError if a number or a size of a layer of an algorithm is out of its range."""
     for field in dataclasses.fields(algorithm):
-        name, value = field.name, cast(Any, getattr(algorithm, field.name))
-        if name in _NUMBERS and not (value is None and field.default is None):
-            if isinstance(value, bool):
-                raise ArgumentError(f"{name} is {value}, expected a number")
-            arguments.parameter(value, name, ())
-            _NUMBERS[name](name, np.asarray(value))
+        name, value = field.name, getattr(algorithm, field.name)
+        left_out = value is None and field.default is None
+        if name in _NUMBERS and not left_out:
+            _check_number(name, value)
     maker = algorithm.policy_network
     if maker is not None and not callable(maker):
         raise ArgumentError(
