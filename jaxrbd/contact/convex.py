@@ -177,8 +177,9 @@ def contact_step(
       holds. A contact that holds a moment m about its normal turns at `R dt m / c^2`, with
       `c = torsional / friction`, and likewise with rolling friction;
     - the convex form of friction has two errors: a sphere that slides at the speed u stays at the
-      distance `dt mu u` above the ground, and a sphere that lands while sliding leaves the ground
-      with a speed of up to mu u;
+      distance `dt mu u` above the ground, and a sphere that lands while sliding, or starts on the
+      ground while sliding, leaves the ground with a speed of up to mu u. With friction moments and
+      the angular velocity w, `torsional w` or `rolling w` takes the place of mu u;
     - the impulses dissipate kinetic energy, except that the impulse on a sphere in the ground can
       add an energy of at most `gamma_n u_target`;
     - there is no restitution: it is not a function of the velocity after the step alone, and would

@@ -63,7 +63,10 @@ def apply(layers: Any, x: Float[Array, "... m"]) -> Float[Array, "... n"]:
 
 
 class Statistics(NamedTuple):
-    """The mean and the variance of all observations up to now, (n,) each, and their number."""
+    """The mean and the variance of all observations up to now, (n,) each, and their number.
+
+    Before the first observation, they are those of 1e-4 observations with mean 0 and variance 1.
+    """
 
     samples: Float[Array, ""]
     mean: Float[Array, " n"]
