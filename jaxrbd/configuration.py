@@ -45,10 +45,11 @@ __all__ = [
 def neutral(model: Model) -> Float[Array, " nq"]:
     """The configuration (nq,) of zeros and identity quaternions.
 
-    Position limits are ignored. Except for `joints.Custom` and for joints that follow others, every
-    child frame coincides with the placement of its joint.
+    Position limits are ignored, so the model may also be a batch of models of one structure; the
+    result is one configuration for all of them. Except for `joints.Custom` and for joints that
+    follow others, every child frame coincides with the placement of its joint.
     """
-    return jnp.asarray(neutral_coordinates(arguments.robot(model)), model.dtype)
+    return jnp.asarray(neutral_coordinates(arguments.robot(model, batch=True)), model.dtype)
 
 
 def neutral_coordinates(model: Model) -> np.ndarray:
