@@ -241,7 +241,8 @@ class Scene(eqx.Module):
     - `pairs`: pairs of shapes that may touch, from `collision_pairs`, with m contacts (default
       none). The shapes are on the robot or in the world. All contacts have the same material.
 
-    Raises ArgumentError for a negative radius or inverse inertia. Functions that take a scene raise
+    Raises ArgumentError for objects of another type, and for a negative radius or inverse inertia.
+    Functions that take a scene raise
     ArgumentError for an unknown frame or a frame that is fixed to the world.
     """
 
@@ -263,9 +264,16 @@ class Scene(eqx.Module):
         inverse_inertia: InverseInertias | None = None,
         pairs: CollisionPairs | None = None,
     ):
-        if isinstance(frames, str):
-            raise ArgumentError(f"frames is {frames!r}, expected a sequence of frames")
-        self.frames = tuple(frames)
+        self.frames = arguments.sequence(frames, "frames", "frames")
+        expected = {
+            "ground": (ground, Ground | Callable, "a Ground or a function"),
+            "material": (material, Material, "a Material"),
+            "inverse_inertia": (inverse_inertia, InverseInertias, "InverseInertias"),
+            "pairs": (pairs, CollisionPairs, "CollisionPairs, as of collision_pairs"),
+        }
+        for name, (given, kind, words) in expected.items():
+            if given is not None and not isinstance(given, kind):
+                raise ArgumentError(f"{name} is {given!r}, expected {words}")
         n = len(self.frames)
         per_sphere = np.ndim(radii) > 0
         self.radii = arguments.parameter(radii, "radii", (n,) if per_sphere else ())
