@@ -65,7 +65,7 @@ def regulator(x0=(0.0, 0.0), **arrays):
     one = np.tile(np.eye(2), (3, 1, 1))
     given = {"A": one, "B": one, "c": np.zeros((3, 2)), "Q": np.tile(np.eye(2), (4, 1, 1))}
     given |= {"R": one, "S": 0 * one, "q": np.zeros((4, 2)), "r": np.zeros((3, 2))}
-    return optimal_control.lqr(optimal_control.LqrStages(**(given | arrays)), np.asarray(x0))
+    return optimal_control.lqr(optimal_control.LqrStages(**(given | arrays)), x0)
 
 
 def moved(dynamics=lambda q, v, z=None: v, q=(0.0, 0.0), dt=0.1, z=None):
@@ -176,7 +176,7 @@ REFUSED = {
     "x is 'int', expected a quantity": lambda: frames.State(ARM, Q, Q).transform(3, "world"),
     "stages has 2 entries": lambda: optimal_control.lqr((np.eye(2), np.eye(2)), np.zeros(2)),
     "stages is 3, expected": lambda: optimal_control.lqr(3, np.zeros(2)),
-    "c is 'NoneType', expected an array": lambda: regulator(c=None),
+    "c is None, expected an array": lambda: regulator(c=None),
     "c has dtype int64, expected floats": lambda: regulator(c=np.zeros((3, 2), int)),
     "x0 has dtype complex128": lambda: regulator(x0=np.zeros(2, complex)),
     "R[1] is not symmetric": lambda: regulator(

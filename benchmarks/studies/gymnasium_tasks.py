@@ -20,6 +20,7 @@ with RK4 in most of the files. The files of Brax have other contacts, and few it
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -32,7 +33,6 @@ from jaxrbd import envs
 
 WARM_UP, WINDOW = 100, 10  # steps
 TASKS = ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Ant-v5", "Swimmer-v5", "Reacher-v5")
-BACKENDS = {"brax": "generalized", "mjx": "mjx"}
 
 
 class Batch(NamedTuple):
@@ -48,7 +48,7 @@ class Batch(NamedTuple):
 
 
 def jaxrbd_batch(name: str, size: int) -> Batch:
-    """The task of jaxrbd."""
+    """The task of jaxrbd; the batch has the size of the keys of its reset."""
     del size
     env = envs.gymnasium_task(name)
     params = env.default_params()
@@ -65,15 +65,21 @@ def brax_batch(name: str, size: int, backend: str) -> Batch:
     """The task of Brax, with the wrappers that its trainings have."""
     from brax import envs as tasks
 
-    own = name.removesuffix("-v5").lower().replace("inverted", "inverted_")
-    own = own.replace("doublep", "double_p")
-    env = tasks.create(own, backend=backend, batch_size=size)
+    task = name.removesuffix("-v5").lower().replace("inverted", "inverted_")
+    env = tasks.create(task.replace("doublep", "double_p"), backend=backend, batch_size=size)
 
     def step(state, action):
         state = env.step(state, action)
         return state, (state.reward, ~jnp.all(jnp.isfinite(state.obs), axis=-1))
 
     return Batch(env.action_size, lambda keys: env.reset(keys[0]), step)
+
+
+BATCHES = {
+    "jaxrbd": jaxrbd_batch,
+    "brax": functools.partial(brax_batch, backend="generalized"),
+    "mjx": functools.partial(brax_batch, backend="mjx"),
+}
 
 
 class Rollout:
@@ -120,34 +126,36 @@ def gymnasium_rate(name: str, size: int, seconds: float) -> float:
     return rate
 
 
+def rate(library: str, name: str, size: int, seconds: float) -> tuple[float, str]:
+    """The steps per second of a batch of a task, and the seconds of its compilation as a text."""
+    if library == "gymnasium":
+        return gymnasium_rate(name, size, seconds), ""
+    rollout = Rollout(BATCHES[library](name, size), size)
+    (least,) = common.least_seconds({name: rollout.call}, seconds).values()
+    if rollout.diverged:
+        print(f"{name} with {library}: {rollout.diverged} steps diverged")
+    return WINDOW * size / least, rollout.program.compilation
+
+
 def main() -> None:
-    libraries = "jaxrbd", "gymnasium", *BACKENDS
+    libraries = "jaxrbd", "gymnasium", *(name for name in BATCHES if name != "jaxrbd")
     given = common.options(
         __doc__, tasks=TASKS, batches=(64, 1024), seconds=3.0, all=False, libraries=libraries
     )
     common.start(double=False)
-    rates = [f"{size} environments" for size in given.batches]
-    common.head("task", "library", *rates, "jaxrbd / library", "compilation, s")
+    first = given.libraries[0]
+    sizes = [f"{size} environments" for size in given.batches]
+    common.head("task", "library", *sizes, f"{first} / library", "compilation, s")
     for name in envs.GYMNASIUM_TASKS if given.all else given.tasks:
-        own: list[float] = []
+        rates: dict[tuple[str, int], float] = {}
         for library in given.libraries:
-            found, compilation = [], ""
-            for size in given.batches if library != "gymnasium" else [min(given.batches)]:
-                if library == "gymnasium":
-                    found.append(gymnasium_rate(name, size, given.seconds))
-                    continue
-                backend = BACKENDS.get(library)
-                batch = brax_batch(name, size, backend) if backend else jaxrbd_batch(name, size)
-                rollout = Rollout(batch, size)
-                (least,) = common.least_seconds({name: rollout.call}, given.seconds).values()
-                found.append(WINDOW * size / least)
-                compilation = rollout.program.compilation
-                if rollout.diverged:
-                    print(f"{name} with {library}: {rollout.diverged} steps diverged")
-            own = own or found
-            ratio = f"{own[len(found) - 1] / found[-1]:.2g}"
-            texts = [f"{float(f'{x:.3g}'):,.0f}" for x in found]
-            texts += [""] * (len(given.batches) - len(found))
+            timed = given.batches if library != "gymnasium" else [min(given.batches)]
+            for size in timed:
+                rates[library, size], compilation = rate(library, name, size, given.seconds)
+            size = max(size for size in timed if (first, size) in rates)
+            ratio = f"{rates[first, size] / rates[library, size]:.2g}"
+            found = [rates.get((library, size)) for size in given.batches]
+            texts = ["" if x is None else f"{float(f'{x:.3g}'):,.0f}" for x in found]
             common.row(name, library, *texts, ratio, compilation)
 
 

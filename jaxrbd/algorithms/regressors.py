@@ -144,9 +144,7 @@ def potential_energy_regressor(model: Model, q: Array | Kinematics) -> Float[Arr
 
 def _spatial_vector(name: str, given: ArrayLike) -> Array:
     """A spatial vector (..., 6) of a floating dtype."""
-    if given is None:
-        raise ArgumentError(f"{name} is None, expected an array (..., 6)")
-    x = jnp.asarray(given)
+    x = arguments.as_array(given, name)
     if x.shape[-1:] != (6,):
         raise ArgumentError(f"{name} has shape {x.shape}, expected (..., 6)")
     if not jnp.issubdtype(x.dtype, jnp.floating):

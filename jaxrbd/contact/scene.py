@@ -242,8 +242,8 @@ class Scene(eqx.Module):
       none). The shapes are on the robot or in the world. All contacts have the same material.
 
     Raises ArgumentError for objects of another type, and for a negative radius or inverse inertia.
-    Functions that take a scene raise
-    ArgumentError for an unknown frame or a frame that is fixed to the world.
+    Functions that take a scene raise ArgumentError for an unknown frame or a frame that is fixed to
+    the world.
     """
 
     frames: tuple[str | int, ...] = eqx.field(static=True)

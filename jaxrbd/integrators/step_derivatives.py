@@ -55,10 +55,9 @@ def step_derivatives(
     forward mode. The result can be differentiated again. Raises ArgumentError for arrays of another
     shape or dtype, and for an integrator that is no function.
     """
-    arguments.robot(model)
+    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     if not callable(integrator):
         raise ArgumentError(f"integrator is {integrator!r}, expected a step of jaxrbd.integrators")
-    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     tau, dt = arguments.velocity(model, tau, "tau"), arguments.number(model, dt, "dt")
     f_ext = None if f_ext is None else arguments.wrenches(model, f_ext)
 

@@ -14,7 +14,7 @@ import json
 import re
 import struct
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -152,11 +152,15 @@ def _check_stl(data: bytes, files: NamedFiles) -> bytes:
 def _check_obj(data: bytes, files: NamedFiles) -> bytes:
     del files
     lines = data.replace(b"\r\n", b"\n").replace(b"\\\n", b"").split(b"\n")
-    polygons = [line.split()[1:] for line in lines if line.startswith(b"f")]
+
+    def polygons() -> Iterator[list[bytes]]:
+        """The corners of each polygon. A list of all of them would be large before the check."""
+        return (line.split()[1:] for line in lines if line.startswith(b"f"))
+
     # A polygon of n corners has n - 2 triangles.
-    check_limit(sum(max(len(corners) - 2, 0) for corners in polygons), MAX_TRIANGLES, "triangles")
+    check_limit(sum(max(len(corners) - 2, 0) for corners in polygons()), MAX_TRIANGLES, "triangles")
     # trimesh would take the last vertex.
-    if any(corner.split(b"/")[0] == b"0" for corners in polygons for corner in corners):
+    if any(corner.split(b"/")[0] == b"0" for corners in polygons() for corner in corners):
         raise UnreadableMesh("a face has the vertex 0, expected numbers from 1")
     materials = len(set(re.findall(rb"usemtl ([^\n]*)", data)))
     check_limit(materials, MAX_MATERIALS, "materials")

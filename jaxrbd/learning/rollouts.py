@@ -133,11 +133,11 @@ def check_numbers(algorithm: Any) -> None:
     arguments.require_counts(**{f"hidden[{i}]": size for i, size in enumerate(sizes)})
 
 
-def shuffled(key: PRNGKeyArray, count: int, sweeps: int, parts: int) -> Int[Array, "m k"]:
+def shuffled(key: PRNGKeyArray, count: int, epochs: int, minibatches: int) -> Int[Array, "m k"]:
     """The indices of `count` samples in a random order per sweep, one row per part of a sweep."""
-    keys = jax.random.split(key, sweeps)
+    keys = jax.random.split(key, epochs)
     rows = jax.vmap(lambda key: jax.random.permutation(key, count))(keys)
-    return rows.reshape(sweeps * parts, -1)
+    return rows.reshape(epochs * minibatches, -1)
 
 
 def draw_noise(

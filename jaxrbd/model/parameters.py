@@ -56,7 +56,7 @@ def as_array(x: ArrayLike | Sequence, name: str) -> Array:
     Raises ArgumentError for texts, None, other objects, and lists of different lengths.
     """
     try:
-        if not isinstance(x, str):  # NumPy would take some texts for names of dtypes
+        if not isinstance(x, str):  # JAX would take some texts for names of dtypes
             return jnp.asarray(x)
     except (TypeError, ValueError, OverflowError):
         pass

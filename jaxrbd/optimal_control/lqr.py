@@ -31,7 +31,6 @@ from jaxtyping import Bool, Float
 from .._math.linear import einsum, matmul, solve, solve_positive_definite
 from ..errors import ArgumentError
 from ..model import arguments
-from ..model.names import described
 
 METHODS = ("sequential", "parallel")
 
@@ -107,12 +106,12 @@ def checked(stages: LqrStages, x0: ArrayLike) -> tuple[LqrStages, Array]:
     given = arguments.sequence(stages, "stages", "the arrays of LqrStages")
     if len(given) != len(LqrStages._fields):
         raise ArgumentError(f"stages has {len(given)} entries, expected those of LqrStages")
-    for name, x in zip((*LqrStages._fields, "x0"), (*given, x0)):
-        if not arguments.is_array(x):
-            raise ArgumentError(f"{name} is {described(x)}, expected an array")
-        if not jnp.issubdtype(jnp.result_type(x), jnp.floating):
-            raise ArgumentError(f"{name} has dtype {jnp.result_type(x)}, expected floats")
-    stages = LqrStages(*map(jnp.asarray, given))
+    names = *LqrStages._fields, "x0"
+    arrays = [arguments.as_array(x, name) for name, x in zip(names, (*given, x0))]
+    for name, x in zip(names, arrays):
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            raise ArgumentError(f"{name} has dtype {x.dtype}, expected floats")
+    stages, x0 = LqrStages(*arrays[:-1]), arrays[-1]
     if stages.B.ndim != 3:
         raise ArgumentError(f"B has shape {stages.B.shape}, expected (N, n, m); N n m are sizes")
     N, n, m = stages.B.shape
@@ -123,9 +122,7 @@ def checked(stages: LqrStages, x0: ArrayLike) -> tuple[LqrStages, Array]:
         *((N + 1, n, n), (N, m, m), (N, m, n), (N + 1, n), (N, m)),
         (n,),
     )
-    x0 = jnp.asarray(x0)
-    named = zip((*stages._fields, "x0"), (*stages, x0), expected)
-    for name, array, shape in named:
+    for name, array, shape in zip(names, arrays, expected):
         if array.shape != shape:
             raise ArgumentError(
                 f"{name} has shape {array.shape}, expected {shape} for {N} stages, states of size "
