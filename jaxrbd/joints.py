@@ -34,6 +34,7 @@ from ._math import series as _series
 from ._math.components import Vec3, halves, stack
 from ._math.linear import einsum, inverse_positive_definite, matmul
 from ._math.ranks import same_rank
+from ._math.rules import custom_jvp
 from .spatial import (
     Pose,
     compose,
@@ -743,7 +744,7 @@ def _with_derivatives(difference: Callable, group: Any):
 
     `group`: `so3` or `se3`.
     """
-    difference = jax.custom_jvp(difference)
+    difference = custom_jvp(difference)
 
     def derivative(primals, tangents):
         (q0, q1), (q0_dot, q1_dot) = primals, tangents

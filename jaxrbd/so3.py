@@ -11,7 +11,6 @@ order, also at the identity. The formulas below use the angle t = |w| and `A = s
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -21,6 +20,7 @@ from ._math import series as _series
 from ._math.components import Mat3, Vec3, stack
 from ._math.linear import power_of_two
 from ._math.ranks import identity_like, times
+from ._math.rules import custom_jvp
 
 # asin(s) / s as a series in s^2: (2k)! / (4^k (k!)^2 (2k + 1)).
 _ASIN_SWITCH = 1 / 16
@@ -36,7 +36,7 @@ def exp(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
     return _polynomial(w, A, B)
 
 
-@jax.custom_jvp
+@custom_jvp
 def log(R: Float[Array, "... 3 3"]) -> Float[Array, "... 3"]:
     """Rotation vector of a rotation matrix, with angle in [0, pi]; inverse of `exp` below pi.
 
@@ -252,7 +252,7 @@ def quaternion_log(q: Float[Array, "... 4"]) -> Float[Array, "... 3"]:
     return unit_quaternion_log(quaternion_normalize(q))
 
 
-@jax.custom_jvp
+@custom_jvp
 def unit_quaternion_log(q: Float[Array, "... 4"]) -> Float[Array, "... 3"]:
     """`quaternion_log` of a unit quaternion (..., 4).
 

@@ -10,7 +10,6 @@ import functools
 import math
 from collections.abc import Sequence
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -19,6 +18,7 @@ from jaxtyping import Bool, Float
 
 from .gpu_kernels import inverse_factor_by_kernel
 from .implementations import kernels_selected, with_kernel
+from .rules import custom_jvp
 from .tiles import TILE, in_tiles
 
 
@@ -346,7 +346,7 @@ def symmetric_eigenvalues(A: Float[Array, "... 3 3"]) -> Float[Array, "... 3"]:
     return _eigen(A / scale)[0] * scale[..., 0]
 
 
-@jax.custom_jvp
+@custom_jvp
 def _eigen(A: Array) -> tuple[Array, Array]:
     """Eigenvalues (..., 3), increasing, and eigenvectors as columns, by cyclic Jacobi rotations.
 

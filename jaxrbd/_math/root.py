@@ -10,6 +10,7 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from .linear import matmul, solve
+from .rules import implicit_root
 
 MAX_ITERATIONS = 30
 
@@ -47,7 +48,7 @@ def find_root(residual: Callable[[tuple], tuple[tuple, tuple]], guess: tuple) ->
         more = ~finished(last, previous) & ~jnp.isnan(last)
         return (count == 0) | (more & (count < MAX_ITERATIONS))
 
-    def broyden(_, start):
+    def broyden():
         def iterate(carry):
             x, step, f_before, H, (last, _), count = carry
             f, sizes = flat(x)
@@ -69,4 +70,4 @@ def find_root(residual: Callable[[tuple], tuple[tuple, tuple]], guess: tuple) ->
     def tangent_solve(linear, b):
         return solve(jax.jacfwd(linear)(jnp.zeros_like(b)), b)
 
-    return unravel(lax.custom_root(lambda x: flat(x)[0], start, broyden, tangent_solve))
+    return unravel(implicit_root(lambda x: flat(x)[0], broyden, tangent_solve))

@@ -19,19 +19,19 @@ from __future__ import annotations
 import functools
 from math import factorial
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jaxtyping import Float
 
 from .ranks import times
+from .rules import custom_jvp
 
 _TERMS = 18
 _SWITCH = 4.0
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+@functools.partial(custom_jvp, nondiff_argnums=(1,))
 def stumpff(x: Float[Array, "..."], n: int) -> Float[Array, "... n"]:
     """Stumpff's functions c_0 to c_(n-1) at x >= 0, on a new last axis."""
 

@@ -29,7 +29,7 @@ from jaxtyping import Float
 
 from .._math.linear import inverse_positive_definite, matmul
 from .._math.rows import take_rows
-from .._math.tangents import changed_leaves
+from .._math.rules import changed_leaves, custom_jvp
 from ..configuration import displacement
 from ..model import Model, arguments
 from ..model.joint_space import active_dissipative_force
@@ -171,7 +171,7 @@ def _bodies(parameters: Parameters, X: Pose, v: Array) -> _Bodies:
     return _Bodies(J, body_inertias(model, X), vJ, V, aJ, A, f)
 
 
-@jax.custom_jvp
+@custom_jvp
 def _motion(parameters: Parameters, q: Array, v: Array, tau: Array) -> _Motion:
     """The motion by articulated-body inertias. Source: Featherstone, table 7.1."""
     model = parameters[0]

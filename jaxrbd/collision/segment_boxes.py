@@ -21,10 +21,11 @@ from jax import Array
 
 from .._math.components import Vec3, square_root
 from .._math.linear import matmul
+from .._math.rules import with_value
 from ..spatial import Pose
 from .cores import BoxCore
 from .segment_points import with_end
-from .separation import GAP, Separation, envelope_derivative, separation_at, unit, with_value
+from .separation import GAP, Separation, envelope_derivative, separation_at, unit
 
 _SIDES = np.array([[-1.0], [1.0]])  # of the faces along an axis, (2, 1)
 _NEXT, _LAST = np.array([1, 2, 0]), np.array([2, 0, 1])  # the other two axes of each axis

@@ -26,10 +26,11 @@ from jax import Array, lax
 
 from .._math.components import square_root
 from .._math.linear import matmul
+from .._math.rules import with_value
 from ..spatial import Pose
 from .cores import BoxCore, CylinderCore
 from .segment_points import with_end
-from .separation import GAP, Separation, envelope_derivative, separation_at, unit, with_value
+from .separation import GAP, Separation, envelope_derivative, separation_at, unit
 
 # Steps of Newton's method for the nearest point of a segment, and for a direction. The derivatives
 # are those of one more step. The first number is large because the slope of a line that touches the

@@ -41,6 +41,7 @@ from jaxtyping import Float
 
 from .._math.components import norm
 from .._math.linear import matmul
+from .._math.rules import custom_jvp, with_value
 from .._math.tiles import repeat_in_blocks
 from ..spatial import Pose, transform_point
 from .boxes import nearest_points, widest_directions
@@ -175,7 +176,7 @@ def half_space_separation(X_WA: Pose, b: tuple[Core, Array], X_WB: Pose) -> Sepa
     return Separation(height - radius, lowest - height * normal, lowest - radius * normal, normal)
 
 
-@jax.custom_jvp
+@custom_jvp
 def core_separation(pair: CorePair) -> tuple[Array, Array, Array, Array]:
     """The signed distance of two cores, the points of a and b, and the unit vector from a to b."""
     touch = _find_touch(pair)
@@ -274,17 +275,6 @@ def _refined(pair: CorePair, touch: Touch, newton: _Newton) -> tuple[Array, Arra
     return jax.tree.map(with_value, (distance, a, b, n), at_touch)
 
 
-@jax.custom_jvp
-def with_value(x: Array, value: Array) -> Array:
-    """x with another value, and the derivatives of x."""
-    return value
-
-
-@with_value.defjvp
-def _(primals, tangents):
-    return with_value(*primals), tangents[0]
-
-
 def _best_direction(pair: CorePair, directions: Array) -> Array:
     """The first of the directions (k, 3) with the largest separation, but for rounding errors."""
     widths = jax.vmap(pair.separation)(directions)
@@ -316,7 +306,7 @@ def envelope_derivative(function: Callable[..., Array]) -> Callable[..., Array]:
     In the first derivative only the first argument changes. The derivative of this derivative has
     the changes of all arguments.
     """
-    changed = jax.custom_jvp(function)
+    changed = custom_jvp(function)
 
     @changed.defjvp
     def _(primals, tangents):

@@ -12,6 +12,7 @@ from jax import Array, lax
 from jaxtyping import Bool, Float
 
 from .._math.linear import matmul, pseudo_inverse, solve_positive_definite
+from .._math.rules import implicit_root
 from ..algorithms.crba import crba
 from ..configuration import difference, integrate
 from ..model import Model, arguments
@@ -63,7 +64,7 @@ def close_loops(model: Model, q: Array, constraints: Sequence[Constraint]) -> Cl
     Source: Ryckaert, Ciccotti and Berendsen (1977), for the displacement.
     """
     constraints = checked_constraints(constraints)
-    start, y, directions = _search(*lax.stop_gradient((model, q, constraints)))
+    start, solution, directions = _search(*lax.stop_gradient((model, q, constraints)))
     equations = _equations(model, integrate.unchecked(model, q, start), constraints)
     # `_equations` computes the directions again, with other rounding errors, so y would not solve
     # the equations to the last digits. The sum below has the value of the directions of the search
@@ -78,7 +79,7 @@ def close_loops(model: Model, q: Array, constraints: Sequence[Constraint]) -> Cl
             function, b, lambda _, b: matmul(inverse, b), lambda _, b: matmul(inverse.T, b)
         )
 
-    y = lax.custom_root(equations.scaled, y, lambda _, y: y, solve_linear)
+    y = implicit_root(equations.scaled, lambda: solution, solve_linear)
     residual = equations.residual(y)
     converged = residual <= TOLERANCES[np.dtype(model.dtype)]
     return Closure(equations.displaced(y), residual, converged)

@@ -30,7 +30,7 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Float
 
 from .._math.linear import einsum, matmul
-from .._math.tangents import changed_leaves
+from .._math.rules import changed_leaves, custom_jvp
 from ..algorithms.common_frame import dof_columns, dof_strictly_supports, subtree_sums
 from ..algorithms.crba import crba
 from ..algorithms.kinematics import Kinematics, forward_kinematics, root_centred
@@ -237,7 +237,7 @@ def _diagonal_by_q(model: Model, kinematics: Kinematics) -> Array:
     return jnp.where(dof_strictly_supports(model), matmul(squares, rates.T), 0)
 
 
-@jax.custom_jvp
+@custom_jvp
 def analytic_dynamics(parameters: DynamicsParameters, q: Array, v: Array, tau: Array) -> Response:
     """`dynamics` at q (nq,), with analytic derivatives with respect to q, v and tau."""
     return dynamics(parameters, q, v, tau)
@@ -324,7 +324,7 @@ def _impact_and_columns(
     return _motion(system, v), found._replace(motion=found.motion + by_v)
 
 
-@jax.custom_jvp
+@custom_jvp
 def analytic_impact(parameters: ImpactParameters, q: Array, v: Array) -> Response:
     """`impact_motion` at q (nq,), with analytic derivatives with respect to q and v."""
     return impact_motion(parameters, q, v)

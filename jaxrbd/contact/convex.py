@@ -40,7 +40,7 @@ from jaxtyping import Float
 
 from .._math.linear import inverse_factor, inverse_positive_definite, matmul
 from .._math.recompute import WORLD_POSES, recompute, stored
-from .._math.tangents import with_tangents
+from .._math.rules import implicit_root, with_value
 from ..actuators.transmissions import transmission_lengths_and_arms
 from ..algorithms.crba import crba
 from ..algorithms.equation_of_motion import equation_of_motion
@@ -323,11 +323,11 @@ def _step(
         )
 
     # JAX differentiates the equation `unbalanced(v_next) = 0`, and not the solver.
-    v_next = lax.custom_root(unbalanced, solved_v, lambda _, v: v, solve_tangent)
+    v_next = implicit_root(unbalanced, lambda: solved_v, solve_tangent)
     q_next, v_end = move(model, motion, kinematics.q, v_next, dt)
     # The value of the solver, with the derivative of `impulses_at`.
     differentiable = impulses_at(model, scene, kinematics, laws, v_next, smoothing_conductance)
-    impulses = jax.tree.map(with_tangents, impulses, differentiable)
+    impulses = jax.tree.map(with_value, differentiable, impulses)
     contacts, joints, rows, of_tendons = impulses
     moment = spin_moments(laws.contacts.spin, contacts)
     distance = laws.distance + scene.margin

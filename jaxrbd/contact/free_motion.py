@@ -31,6 +31,7 @@ from jaxtyping import Float
 from .._math.components import Mat3, Vec3, cross
 from .._math.linear import matmul
 from .._math.rows import merge_rows, take_rows
+from .._math.rules import implicit_root
 from ..algorithms.common_frame import body_inertias
 from ..algorithms.kinematics import forward_kinematics, root_centred
 from ..configuration import displace, neutral, transport, turning_acceleration
@@ -210,10 +211,9 @@ def _free_step(I: Mat3, w: Vec3, dt: Array) -> tuple[Vec3, Vec3]:
         )
 
     # JAX differentiates the equation of the midpoint rule, and not the iterations.
-    gain = lax.custom_root(
+    gain = implicit_root(
         lambda gain: residual(Vec3.from_array(gain), I, w, dt).array(),
-        value,
-        lambda _, x: x,
+        lambda: value,
         solve_tangent,
     )
     gain = Vec3.from_array(gain)

@@ -20,7 +20,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, PRNGKeyArray, PyTree
 
-from .._math.tangents import changed_leaves
+from .._math.rules import changed_leaves, custom_jvp
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.names import described
@@ -326,7 +326,7 @@ def where(condition: Bool[Array, ""], first: Any, second: Any) -> Any:
     return jax.tree.map(lambda x, y: jnp.where(condition, x, y), first, second)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+@functools.partial(custom_jvp, nondiff_argnums=(0,))
 def _apply(function: Callable[..., Any], *operands: Any) -> Any:
     """The result of a function. If it is not finite, its derivatives are zero.
 

@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .._math.linear import matmul
-from .._math.tangents import changed_leaves
+from .._math.rules import changed_leaves, custom_jvp
 from ..algorithms.forward_dynamics import forward_dynamics
 from ..algorithms.rnea_derivatives import acceleration_and_derivatives
 from ..configuration import displacement, integrate
@@ -81,7 +81,7 @@ def analytic_acceleration(model: Model, q: Array, v: Array, tau: Array) -> Array
     return _acceleration((model, None), q, v, arguments.velocity(model, tau, "tau"))
 
 
-@jax.custom_jvp
+@custom_jvp
 def _acceleration(constants: tuple[Model, Array | None], q: Array, v: Array, tau: Array) -> Array:
     """`forward_dynamics`, with analytic derivatives with respect to q, v and tau in forward mode.
 

@@ -30,7 +30,7 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from .._math.linear import matmul, pseudo_inverse
-from .._math.tangents import batched_as
+from .._math.rules import implicit_root
 from ..configuration import difference, integrate
 from ..constraints import Constraint
 from ..model import Model
@@ -105,8 +105,8 @@ def with_derivatives(
             position = jnp.concatenate([position[:-inequalities], changes])
         return jnp.concatenate([jnp.where(fixed, held, gradient), position])
 
-    unknown = batched_as(jnp.zeros(model.nv + k, model.dtype), q)
-    d = lax.custom_root(equations, unknown, lambda _, x: x, _least_change)[: model.nv]
+    zero = jnp.zeros(model.nv + k, model.dtype)
+    d = implicit_root(equations, lambda: zero, _least_change)[: model.nv]
     # d is 0. The value is q, without rounding errors of `integrate`; `moved` has the derivatives.
     moved = integrate.unchecked(model, q, d)
     return moved + lax.stop_gradient(q - moved)

@@ -31,7 +31,7 @@ from jaxtyping import Float, Int, PyTree
 
 from .._math.components import norm
 from .._math.linear import matmul
-from .._math.tangents import changed_leaves
+from .._math.rules import changed_leaves, custom_jvp
 from ..algorithms.kinematics import forward_kinematics
 from ..configuration import configuration_rate, displacement, integrate
 from ..contact import ContactStep, Scene, contact_step, contact_step_derivatives, inverse_inertias
@@ -165,7 +165,7 @@ def _not_negative(x: ArrayLike, name: str) -> arguments.Parameter:
 # ------------------------------------------------------------------------------- the derivatives
 
 
-@jax.custom_jvp
+@custom_jvp
 def _state_after(options: StepOptions, q: Array, v: Array, tau: Array) -> tuple[Array, Array]:
     """The state after a step, with analytic derivatives by q, v and tau in forward mode."""
     found = options.step(q, v, tau)
@@ -201,7 +201,7 @@ def _state_after_jvp(primals, tangents):
 _state_after.defjvp(_state_after_jvp, symbolic_zeros=True)
 
 
-@jax.custom_jvp
+@custom_jvp
 def _derivatives(options: StepOptions, q: Array, v: Array, tau: Array) -> StepDerivatives:
     """`contact_step_derivatives`, whose derivatives are those of the program of `contact_step`."""
     return options.derivatives(q, v, tau)

@@ -31,7 +31,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import PyTree
 
 from .._math.linear import einsum, matmul
-from .._math.tangents import changed_leaves
+from .._math.rules import changed_leaves, custom_jvp
 from .bounded_step import clamped
 from .lqr import LqrStages, lqr
 from .problem import Problem
@@ -74,7 +74,7 @@ class Unknowns(NamedTuple):
     z_last: Array
 
 
-@jax.custom_jvp
+@custom_jvp
 def with_derivatives(theta: tuple[Problem, PyTree, PyTree], point: Point) -> Point:
     """The point, a solution for theta = (problem, x0, p), with its derivatives in theta.
 

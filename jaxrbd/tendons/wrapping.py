@@ -36,6 +36,7 @@ from jaxtyping import Bool, Float, Int
 
 from .._math.components import cross, norm, square_root
 from .._math.linear import matmul
+from .._math.rules import custom_jvp
 
 # Iterations for the point at which a tendon touches the inside; about six are usual.
 _MAX_ITERATIONS = 60
@@ -268,7 +269,7 @@ def _mismatch_rate(phi: Array, l_a: Array, l_b: Array, r: Array, psi: Array) -> 
     return rate(l_a, phi) + rate(l_b, psi - phi)
 
 
-@jax.custom_jvp
+@custom_jvp
 def _excess(l: Array, r: Array) -> Array:
     """`g(l) = sqrt(l^2 - r^2) - r acos(r / l)`, for l of at least r."""
     return square_root((l - r) * (l + r)) - r * _tangent_angle(l, r)

@@ -32,6 +32,7 @@ from .._math.implementations import current_implementation
 from .._math.linear import matmul
 from .._math.ranks import times
 from .._math.recompute import WORLD_POSES, stored
+from .._math.rules import custom_jvp
 from .._math.tiles import by_platform
 from ..spatial import Pose, compose, identity_pose, inverse_transform_motion, transform_force
 from ..topology import Topology
@@ -96,7 +97,7 @@ def compose_poses(topology: Topology, X: Pose) -> Pose:
     return pose_of_entries(_world_entries(topology, X))
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+@functools.partial(custom_jvp, nondiff_argnums=(0,))
 def _world_entries(topology: Topology, X: Pose) -> Array:
     """The entries (nb, 12) of `compose_poses`."""
 

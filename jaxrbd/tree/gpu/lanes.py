@@ -24,6 +24,8 @@ import numpy as np
 from jax import Array, lax
 from jax.extend import core
 
+from ..._math.rules import CALL, program_of_call
+
 
 def _broadcast(x: np.ndarray, shape, broadcast_dimensions) -> np.ndarray:
     sizes = np.ones(len(shape), int)
@@ -109,7 +111,7 @@ _ENTRYWISE: dict[str, Callable[..., Any]] = {
     "sqrt": lambda p, x: lax.sqrt(x),
     "sub": lambda p, x, y: x - y,
 }
-_CALLS = ("jit", "pjit", "closed_call", "custom_jvp_call")
+_CALLS = ("jit", "pjit", "closed_call", CALL)
 
 
 def evaluate(function: Callable[..., Any], like: Any, *operands: Any) -> Any:
@@ -124,6 +126,12 @@ def evaluate(function: Callable[..., Any], like: Any, *operands: Any) -> Any:
     vectors = (x for array in leaves for x in array.reshape(-1) if np.ndim(x) == 1)
     found = _run(program, leaves, next(vectors, jnp.zeros(())))
     return jax.tree.unflatten(jax.tree.structure(shapes), [*map(_as_objects, found)])
+
+
+def _called_program(equation: core.JaxprEqn) -> core.ClosedJaxpr:
+    if equation.primitive.name == CALL:
+        return program_of_call(equation)
+    return equation.params["jaxpr" if "jaxpr" in equation.params else "call_jaxpr"]
 
 
 def entries(shape: tuple[int, ...], read: Callable[[int], Any]) -> np.ndarray:
@@ -160,8 +168,7 @@ def _run(program: core.ClosedJaxpr, operands: list[np.ndarray], vector: Array) -
         if name in _TAKES:
             results = _taken_entries(equation.primitive, parameters, *x)
         elif name in _CALLS:
-            inner = parameters["jaxpr" if "jaxpr" in parameters else "call_jaxpr"]
-            results = _run(inner, x, vector)
+            results = _run(_called_program(equation), x, vector)
         elif name in _LOOPS:
             results = _LOOPS[name](equation, vector, *x)
         elif name == "optimization_barrier":

@@ -13,7 +13,7 @@ from jax import Array
 
 from ..._math.implementations import with_kernel
 from ..._math.rows import operand_rows
-from ..._math.tangents import changed_leaves
+from ..._math.rules import changed_leaves, custom_jvp
 from ...spatial import Pose
 from ...topology import Topology
 from ..passes import in_batches, nodes_first, number_of_states
@@ -53,7 +53,7 @@ def map_rows_by_kernel(
         )
         return nodes_first(chosen, batch_axes)(*operands)
 
-    @jax.custom_jvp
+    @custom_jvp
     def mapped(*operands):
         return in_batches(of_batch)(*operands)
 
