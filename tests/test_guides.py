@@ -19,7 +19,7 @@ PROGRAMS = {
     "quickstart.md": 9,
     "conventions.md": 4,
     "choose.md": 2,
-    "sharp_bits.md": 11,
+    "sharp_bits.md": 10,
     "load.md": 4,
     "batch.md": 6,
     "padded.md": 8,

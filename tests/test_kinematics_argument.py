@@ -7,6 +7,7 @@ import jax
 import pytest
 
 import jaxrbd as rbd
+from jaxrbd._math import rules
 from support import nightly, zoo
 from support.algorithms import ALGORITHMS, PUBLIC
 
@@ -52,6 +53,8 @@ def compositions(function, *operands):
     def count(jaxpr):
         found = 0
         for equation in jaxpr.eqns:
+            if equation.primitive.name == rules.CALL:
+                found += count(rules.program_of_call(equation).jaxpr)
             if equation.primitive.name == "scan":
                 found += any(x.aval.shape[-1:] == (12,) for x in equation.outvars)
             for x in jax.tree.leaves(list(equation.params.values()), is_leaf=is_jaxpr):

@@ -61,6 +61,7 @@ ONLY_IN = {
     "gymnasium": "envs",
 }
 ONLY_IN |= {"viser": "view", "trimesh": "io", "rich": "view", "PIL": "io"}
+RULES_OF_JAX = {"jax.custom_jvp", "lax.custom_root", "jax.lax.custom_root"}
 LOOPS = {"scan", "fori_loop", "while_loop", "map"}
 # The sweeps over the tree and, by index, over its dofs; time, with what a step of it repeats;
 # Newton's steps; starts of a search; the stages of a trajectory; the blocks of a batch; the pivots
@@ -180,6 +181,13 @@ def test_loops_over_the_tree_are_in_one_place(path):
         )
         file = str(path.relative_to(PACKAGE))
         assert not is_loop or file in LOOPS_IN, f"{file}:{node.lineno}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_rules_for_derivatives_are_those_that_jax_keeps_in_loops(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute):
+            assert ast.unparse(node) not in RULES_OF_JAX, f"{path.name}:{node.lineno}"
 
 
 def test_implementations_are_chosen_in_few_places():

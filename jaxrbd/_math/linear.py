@@ -71,10 +71,7 @@ def inverse_positive_definite(
 
     The inverse is `W^T W`, where W is the inverse of the Cholesky factor of M. The errors of the
     inverse and of its products with vectors grow as the condition number of M, as for a solve.
-
-    The derivatives are those of the solution X of `(W M) X = W` for a constant W. A rule of
-    `jax.custom_jvp` would not do: JAX drops such rules in the body of a `lax.scan` when it
-    differentiates the loop in reverse mode, and then the second derivatives would be wrong.
+    The derivatives are those of the solution X of `(W M) X = W` for a constant W.
     """
     W = inverse_factor(M) if W is None else W
     return lax.custom_linear_solve(

@@ -207,9 +207,10 @@ def _run(*operands: Array, function: _Function) -> list[Array]:
     return function.value(*operands)
 
 
-@_call.def_abstract_eval
-def _shapes(*operands: Any, function: _Function) -> list[Any]:
-    return function.program(*operands).out_avals
+@_call.def_effectful_abstract_eval
+def _shapes_and_effects(*operands: Any, function: _Function) -> tuple[Any, Any]:
+    program = function.program(*operands)
+    return program.out_avals, program.effects
 
 
 def _differentiate(
