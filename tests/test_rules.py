@@ -120,7 +120,9 @@ def test_arguments_that_are_no_arrays():
     def _(name, primals, tangents):
         assert name == "sine"
         x, scale = primals
-        return function(x, name, scale), scale * jnp.cos(x) * tangents[0]
+        # without `symbolic_zeros`, the change of `scale` is an array of zeros
+        change = scale * jnp.cos(x) * tangents[0] + jnp.sin(x) * tangents[1]
+        return function(x, name, scale), change
 
     close(jax.jit(jax.vmap(jax.grad(lambda x: function(x, "sine", 3.0))))(X), 3 * jnp.cos(X), 1e-15)
 
