@@ -252,7 +252,7 @@ def test_swapped_arguments_are_told_what_is_expected():
         (lambda m, q, v: rbd.rnea(m, q, v, None), "a is None, expected an array"),
         (lambda m, q, v: rbd.rnea(m, q, v, a={"x": np.array(["0"])}), "a contains an array"),
         (lambda m, q, v: contact.contact_force(m, "ground", q, v), "scene is 'str', expected"),
-        (lambda m, q, v: contact.contact_force(m, None, q, v), "scene is 'NoneType', expected a S"),
+        (lambda m, q, v: contact.contact_force(m, None, q, v), "scene is None, expected a Scene"),
         (lambda m, q, v: contact.inverse_inertias(m, [q]), "scene is 'list', expected a Scene"),
         (lambda m, q, v: contact.inverse_inertias(m, scene=print), "scene is 'builtin_function"),
     ],

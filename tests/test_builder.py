@@ -496,7 +496,7 @@ def test_wrong_types_shapes_and_dtypes_are_errors_that_name_the_field():
         "dtype is float64, which JAX has switched off: call jax.co"
     )
     assert said.pop("append_model") == (
-        "the second argument is 'NoneType', expected the Model of a robot"
+        "the second argument is None, expected the Model of a robot"
     )
     assert said.pop("['shoulder']") == (
         "configuration is a 'list', expected a mapping from joint names to coordinates, such as "

@@ -183,11 +183,11 @@ def test_a_smoothing_that_is_no_length_is_refused(smoothing, key):
 
 def test_wrong_states_and_parameters_are_refused(key):
     state = POINT.reset(PARAMS, key)
-    with pytest.raises(ArgumentError, match="params is 'NoneType', expected parameters with the"):
+    with pytest.raises(ArgumentError, match="params is None, expected parameters with the"):
         POINT.reset(None, key)
     with pytest.raises(ArgumentError, match="params is 'str', expected parameters with the field"):
         POINT.step("params", state, jnp.zeros(1))
-    with pytest.raises(ArgumentError, match="state is 'NoneType', expected a State"):
+    with pytest.raises(ArgumentError, match="state is None, expected a State"):
         POINT.step(PARAMS, None, jnp.zeros(1))
     batch = envs.vectorize(POINT)
     for wrong, found in ((state, "one state"), (3.0, "'float'")):

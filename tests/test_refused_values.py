@@ -15,9 +15,11 @@ from jaxrbd import (
     envs,
     frames,
     identification,
+    inverse_kinematics as ik,
     io,
     learning,
     optimal_control,
+    padded,
     passive,
     sensors,
     tendons,
@@ -49,6 +51,21 @@ def fitted_parameters(measurements):
 
 def shooting(**options):
     return optimal_control.contact_shooting(ARM, contact.Scene((TIP,)), **options)
+
+
+def contact_stepped(**options):
+    return contact.contact_step(ARM, contact.Scene((TIP,)), Q, Q, Q, 0.01, **options)
+
+
+def problem(**options):
+    functions = {"dynamics": lambda t, x, u, p: x + u, "cost": lambda t, x, u, p: u}
+    return optimal_control.Problem(optimal_control.vector_space(2), **(functions | options))
+
+
+def solved(p=None, guess=SAMPLES, tolerance=None, mu=0.1, iterations=None, **options):
+    return optimal_control.solve(
+        problem(**options), Q, p, guess, iterations=iterations, tolerance=tolerance, mu=mu
+    )
 
 
 def rollout(steps, inputs=None):
@@ -183,9 +200,86 @@ REFUSED = {
         R=np.eye(2) + np.array([0.0, 1e-3, 0.0])[:, None, None] * np.triu(np.ones((2, 2)), 1)
     ),
     "Q[0] is not symmetric": lambda: regulator(Q=np.tile([[1.0, 0.5], [0.4, 1.0]], (4, 1, 1))),
-    "problem is an array of shape (), expected": lambda: optimal_control.solve(3, Q, None, Q),
-    "problem is None, expected a Problem": lambda: optimal_control.solve_contacts(
-        None, (Q, Q), None, np.zeros((2, 2))
+    "problem is 'int', expected a Problem": lambda: optimal_control.solve_contacts(
+        3, (Q, Q), None, np.zeros((2, 2))
+    ),
+    "servo is an array of shape (), expected a Servo": lambda: contact_stepped(servo=5),
+    "servo.control is an array of shape (), expected a PD": lambda: contact_stepped(
+        servo=contact.Servo(5, Q)
+    ),
+    "constraints is an array of shape (), expected a": lambda: contact_stepped(constraints=5),
+    "tendons is an array of shape (), expected a Tendons": lambda: contact_stepped(tendons=5),
+    "actuators is 'int', expected an AffineActuators": lambda: contact.servo_of_actuators(
+        5, ARM, Q, Q
+    ),
+    "shapes is None, expected a sequence of PlacedShape": lambda: contact.Scene.from_shapes(None),
+    "pairs is 5, expected DistancePairs": lambda: contact.Scene.from_model(ARM, pairs=5),
+    "algorithm is 'str', expected a Shac, an Apg": lambda: learning.Training("ppo", CART_POLE),
+    "env is 'str', expected an Env": lambda: learning.Training(learning.Ppo(), "cart-pole"),
+    "mesh is 'int', expected a Mesh": lambda: learning.Training(learning.Ppo(), CART_POLE, mesh=5),
+    "training is 'int', expected a Training": lambda: learning.policy_arrays(5),
+    "arrays has no 'mean'": lambda: learning.numpy_policy({}),
+    "episodes is 2.5, expected an integer": lambda: learning.evaluate(
+        CART_POLE, CART_POLE.default_params(), None, KEY, 2.5
+    ),
+    "key has shape () and dtype int64, expected one key of": lambda: learning.evaluate(
+        CART_POLE, CART_POLE.default_params(), None, 0
+    ),
+    "models is None, expected a sequence of Model": lambda: padded.pad(None),
+    "models is 5, expected a sequence of Model": lambda: padded.alike(5),
+    "robots is None, expected a PaddedRobots": lambda: padded.pad_scenes(None, None),
+    "scenes is None, expected a sequence of Scene": lambda: padded.pad_scenes(
+        padded.pad([ARM]), None
+    ),
+    "key has shape (3,) and dtype int64": lambda: ik.search_inverse_kinematics(
+        ARM, [ik.PostureTask(Q)], [1, 2, 3]
+    ),
+    "is [[1], [1, 2]], expected an array of floats": lambda: ik.FrameTask.position(
+        TIP, np.zeros(3), [[1], [1, 2]]
+    ),
+    "most is 8.5, expected an integer": lambda: collision.convex_hull(np.eye(4, 3), most=8.5),
+    "frame is 1.5, expected a name": lambda: collision.PlacedShape(collision.Sphere(0.1), 1.5),
+    "constraints is None, expected a sequence": lambda: constraints.constrained_dynamics(
+        ARM, Q, Q, Q, None
+    ),
+    "a point is 'a', expected an array": lambda: constraints.point(None, TIP, "a"),
+    "function is None, expected a function of (model, q)": lambda: constraints.Equation(None),
+    "an array is traced by JAX, expected known": lambda: jax.jit(identified)(),
+    "problem is None, expected a Problem": lambda: optimal_control.solve(None, Q, None, Q),
+    "problem is 'str', expected a Problem": lambda: optimal_control.kkt_residual("a", Q, None, Q),
+    "solution is 'str', expected a Solution": lambda: optimal_control.shift("a", 1),
+    "solution is an array of shape (2,), expected a Solution": lambda: optimal_control.follow(
+        problem(), Q, None, Q
+    ),
+    "control_bounds have shapes (2,) and (3,)": lambda: problem(
+        control_bounds=(np.zeros(2), np.ones(3))
+    ),
+    "p is 'str', expected arrays": lambda: solved(p="a"),
+    "tolerance is 'str', expected arrays": lambda: solved(tolerance="a"),
+    "mu is 'str', expected arrays": lambda: solved(mu="a"),
+    "iterations is (3,), expected an integer": lambda: solved(iterations=[3]),
+    "guess is None, expected an array": lambda: solved(guess=None),
+    "the result of dynamics is None, expected an array": lambda: solved(
+        dynamics=lambda t, x, u, p: None
+    ),
+    "the result of dynamics has shape (3,)": lambda: solved(
+        dynamics=lambda t, x, u, p: jnp.zeros(3)
+    ),
+    "the result of dynamics is float32, expected float64": lambda: solved(
+        dynamics=lambda t, x, u, p: x.astype(jnp.float32)
+    ),
+    "dynamics(t, x, u, p) raises an error for the x0 and p": lambda: solved(
+        dynamics=lambda t, x, u, p: x + p["mass"]
+    ),
+    "the result of cost is None, expected an array": lambda: solved(cost=lambda t, x, u, p: None),
+    "the result of cost is (": lambda: solved(cost=lambda t, x, u, p: (x, u[:1])),
+    "the result of path is None, expected the pair": lambda: solved(path=lambda t, x, u, p: None),
+    "the equalities of the result of path is 'a'": lambda: solved(
+        path=lambda t, x, u, p: ("a", None)
+    ),
+    "terminal_cost(x, p) raises an error": lambda: solved(terminal_cost=lambda x, p: x + "a"),
+    "the inequalities of the result of terminal have shape (1, 2)": lambda: solved(
+        terminal=lambda x, p: (None, x[None])
     ),
     "dofs is 3, expected a sequence of different ints": lambda: optimal_control.joint_torques(
         ARM, dofs=3
@@ -301,12 +395,12 @@ REFUSED = {
     "task is ['a'], expected one of": lambda: learning.load_task(["a"]),
     "steps is 'a', expected an integer": lambda: learning.algorithm_for("cart-pole", "ppo", "a"),
     "algorithm is ['a'], expected one of": lambda: learning.load_task("cart-pole", ["a"]),
-    "env is 'NoneType', expected an environment": lambda: envs.vectorize(None),
+    "env is None, expected an environment": lambda: envs.vectorize(None),
     "env is 'AutoReset', expected an Env": lambda: envs.BraxEnv(envs.auto_reset(CART_POLE)),
     "env is 'AutoReset', expected an Env without": lambda: envs.GymnaxEnv(
         envs.auto_reset(CART_POLE)
     ),
-    "env is 'NoneType', expected an Env": lambda: envs.mirror_image(None),
+    "env is None, expected an Env": lambda: envs.mirror_image(None),
     "hidden is 3, expected a sequence": lambda: envs.Asymmetric(envs.QuadrupedTrot(), 3),
     "key is None, expected an array": lambda: CART_POLE.reset(CART_POLE.default_params(), None),
     "action is 'x', expected an array": lambda: stepped("x"),

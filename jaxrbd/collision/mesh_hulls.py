@@ -55,8 +55,8 @@ def simplified_hull(points: ArrayLike, most: int) -> tuple[np.ndarray, float]:
             "points is traced by JAX, expected known values: call it outside of jit"
         )
     points = np.asarray(points, float)
-    if not 4 <= most <= MAX_VERTICES:
-        raise ArgumentError(f"most is {most}, expected 4 to {MAX_VERTICES}")
+    if not arguments.is_integer(most) or not 4 <= most <= MAX_VERTICES:
+        raise ArgumentError(f"most is {most!r}, expected an integer from 4 to {MAX_VERTICES}")
     if len(points) < 4:
         raise ArgumentError(f"points has {len(points)} points, expected 4 or more")
     points = points[_hull(points, "points").vertices]

@@ -71,6 +71,8 @@ class PlacedShape(eqx.Module):
         name: str = "",
     ):
         self.shape = checked_shape(shape, "shape")
+        if not (frame is None or isinstance(frame, str) or arguments.is_integer(frame)):
+            raise ArgumentError(f"frame is {frame!r}, expected a name, an index or None")
         self.frame = frame
         if isinstance(X_FS, Pose):
             self.X_FS = checked_pose(X_FS, "X_FS")

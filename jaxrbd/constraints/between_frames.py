@@ -200,9 +200,7 @@ def _pose_at(p: ArrayLike | Sequence[int | float] = (0.0, 0.0, 0.0)) -> Pose:
 
     Constants stay in float64 until the model's dtype is known.
     """
-    position: Any = p if isinstance(p, Array) else np.asarray(p, float)
-    if position.shape != (3,):
-        raise ArgumentError(f"a point has shape {position.shape}, expected (3,)")
+    position: Any = arguments.parameter(p, "a point", (3,))
     arguments.require(position, np.isfinite, "a point", "finite")
     axes: Any = np.eye(3)
     return Pose(axes, position)

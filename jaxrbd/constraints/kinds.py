@@ -87,6 +87,8 @@ class Equation(Constraint):
     function: Callable[[Model, Array], Array]
 
     def __init__(self, function: Callable[[Model, Array], Array]):
+        if not callable(function):
+            raise ArgumentError(f"function is {function!r}, expected a function of (model, q)")
         self.function = as_module(function)
 
     def position(self, model, q):

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 
 from ..algorithms.kinematics import Kinematics, motions
 from ..errors import ArgumentError
-from ..model import Model
+from ..model import Model, arguments
 from ..spatial import identity_pose
 from .between_frames import FrameConstraint, kind_of, rows_of_one_kind
 from .kinds import BodyMotion, Constraint, ConstraintRows
@@ -22,12 +22,11 @@ from .kinds import BodyMotion, Constraint, ConstraintRows
 
 def checked_constraints(constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
     """The constraints as a tuple; raises ArgumentError if one of them is no `Constraint`."""
-    if isinstance(constraints, Constraint):
-        raise ArgumentError(f"constraints is {constraints!r}, expected a sequence of constraints")
+    constraints = arguments.sequence(constraints, "constraints", "constraints")
     for i, constraint in enumerate(constraints):
         if not isinstance(constraint, Constraint):
             raise ArgumentError(f"constraints[{i}] is {constraint!r}, expected a Constraint")
-    return tuple(constraints)
+    return constraints
 
 
 def acting(constraints: Sequence[Constraint], active: ArrayLike | None) -> Array | None:

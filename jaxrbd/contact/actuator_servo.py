@@ -72,6 +72,7 @@ def servo_of_actuators(
     sections "Actuation model" and "Numerical integration" (in implicitfast, only the damping uses
     the velocity after the step).
     """
+    arguments.require_type(actuators, "actuators", AffineActuators)
     _require_one_limit(actuators)
     joints, n = actuators.driven_joints, len(actuators.driven_joints)
     scalar_joints(model, joints)

@@ -41,12 +41,14 @@ from jaxtyping import Float
 from .._math.linear import inverse_factor, inverse_positive_definite, matmul
 from .._math.recompute import WORLD_POSES, recompute, stored
 from .._math.rules import implicit_root, with_value
+from ..actuators.pd import PD
 from ..actuators.transmissions import transmission_lengths_and_arms
 from ..algorithms.crba import crba
 from ..algorithms.equation_of_motion import equation_of_motion
 from ..algorithms.kinematics import Kinematics, forward_kinematics
 from ..algorithms.rnea import rnea
 from ..constraints import Constraint, ConstraintRows, constraint_rows
+from ..constraints.rows import checked_constraints
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joint_space import independent_joint_force, joint_rates
@@ -497,7 +499,15 @@ def laws_and_motion(
     constraints: Sequence[Constraint],
     tendons: Tendons,
 ) -> tuple[Laws, FreeMotion]:
-    """The laws of all impulses of a step, and the free motion of the root bodies."""
+    """The laws of all impulses of a step, and the free motion of the root bodies.
+
+    Raises ArgumentError for a servo, constraints or tendons of another type.
+    """
+    if servo is not None:
+        arguments.require_type(servo, "servo", Servo)
+        arguments.require_type(servo.control, "servo.control", PD)
+    constraints = checked_constraints(constraints)
+    arguments.require_type(tendons, "tendons", Tendons)
     scales = scene.inverse_inertia
     scales = inverse_inertias(model, scene) if scales is None else scales
     terms = servo, constraints, tendons

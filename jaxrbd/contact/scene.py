@@ -26,11 +26,10 @@ from .._math.rows import take_rows
 from ..algorithms.kinematics import Kinematics, forward_kinematics, root_centred, root_positions
 from ..algorithms.places import bodies_of, poses_in_bodies
 from ..collision import DistancePairs, PlacedShape
-from ..collision.robot_shapes import shapes_of
+from ..collision.robot_shapes import checked_pairs, shapes_of
 from ..errors import ArgumentError, ContactWarning, listed
 from ..joints import as_module
 from ..model import Model, arguments
-from ..model.names import described
 from ..spatial import inverse_rotate, transform_point
 from .points import point_motions
 from .shape_pairs import CollisionPairs, ground_spheres, pairs_and_ground
@@ -399,6 +398,8 @@ class Scene(eqx.Module):
         shapes, and for a mesh without volume.
         """
         shapes, left_out, _ = shapes_of(model, most_vertices)
+        if pairs is not None:
+            checked_pairs(pairs)
         bodies = bodies_of(model, [shape.frame for shape in shapes])
         moving = [shape for shape, body in zip(shapes, bodies) if body >= 0]
         left_out = dict.fromkeys([*left_out, *(pairs.left_out if pairs else ())])
@@ -432,8 +433,7 @@ class Scene(eqx.Module):
 
 def scene_for(model: Model, scene: Scene) -> Scene:
     """The scene in the dtype of a model; raises ArgumentError for another object than a Scene."""
-    if not isinstance(scene, Scene):
-        raise ArgumentError(f"scene is {described(scene)}, expected a Scene")
+    arguments.require_type(scene, "scene", Scene)
     return scene.astype(model.dtype)
 
 
@@ -455,7 +455,7 @@ class GroundContacts(NamedTuple):
 def ground_contacts(shapes: Iterable[PlacedShape]) -> GroundContacts:
     """The spheres with which shapes touch the ground; errors as in `Scene.from_shapes`."""
     frames, radii, centres, counts, others = [], [], [], [], []
-    for placed in shapes:
+    for placed in arguments.sequence(shapes, "shapes", "PlacedShape"):
         if not isinstance(placed, PlacedShape):
             raise ArgumentError(f"shapes has {placed!r}, expected objects of type PlacedShape")
         if placed.frame is None:

@@ -79,7 +79,7 @@ class Vectorized(Wrapper):
 
     def __post_init__(self):
         if not isinstance(self.env, Env | _Resetting):
-            raise ArgumentError(f"env is {type(self.env).__name__!r}, expected an environment")
+            raise ArgumentError(f"env is {described(self.env)}, expected an environment")
 
     def reset(self, params: Params, keys: Array) -> State:
         """The states (n) at the start of episodes.

@@ -297,7 +297,7 @@ class Wrapper:
 def checked_env(env: Any) -> Env:
     """The environment. Raises ArgumentError if it is no `Env`, for example an `AutoReset`."""
     if not isinstance(env, Env):
-        raise ArgumentError(f"env is {type(env).__name__!r}, expected an Env without auto_reset")
+        raise ArgumentError(f"env is {described(env)}, expected an Env without auto_reset")
     return env
 
 

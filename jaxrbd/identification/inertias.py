@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Float, Int
 
@@ -286,6 +287,8 @@ def _measurements(model, q, v, a, tau, noise) -> tuple[np.ndarray, np.ndarray, n
         arguments.array(model, x, name, (n, model.nv), "samples, nv")
         for x, name in ((v, "v"), (a, "a"), (tau, "tau"))
     )
+    if any(isinstance(x, Tracer) for x in jax.tree.leaves((model, q, v, a, tau, noise))):
+        raise ArgumentError("an array is traced by JAX, expected known values: call it outside jit")
     deviation = np.ones(model.nv)
     if noise is not None:
         deviation = np.asarray(arguments.velocity(model, noise, "noise"), float)

@@ -169,6 +169,7 @@ def search_inverse_kinematics(
     if q0 is None:
         q0 = _middle(model)
     q0 = arguments.configuration(model, q0, "q0")
+    key = arguments.typed_keys(key, "key", 0)
     _check_start(model, q0)
     return _search(
         model, tasks, key, q0, _tolerance(model, tolerance), dofs, seeds, parallel, max_iterations

@@ -245,10 +245,10 @@ class PostureTask(Task):
 
 def _weights(x: ArrayLike | Sequence, name: str, n: int | None) -> arguments.Parameter:
     """Weights (n,) from () or (n,). If n is None, any length is right, and () stays ()."""
-    scalar = np.ndim(x) == 0
-    weights = arguments.parameter(x, name, () if scalar else (n,))
+    weights = arguments.parameter(x, name, (), (n,))
     _require_weights(weights, name)
-    return weights * np.ones(n, weights.dtype) if scalar and n is not None else weights
+    spread = weights.ndim == 0 and n is not None
+    return weights * np.ones(n, weights.dtype) if spread else weights
 
 
 def _require_weights(weights: arguments.Parameter, name: str) -> None:

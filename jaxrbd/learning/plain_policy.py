@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ArgumentError
+from ..model import arguments
 from .networks import Network, entry, policy_layers
 from .shac import Shac
 from .training import Training
@@ -35,6 +36,7 @@ def policy_arrays(training: Training) -> dict[str, np.ndarray]:
     Raises ArgumentError, which names the array, for values that are not finite, and for a policy
     network without layers, such as a `JointAttention`.
     """
+    arguments.require_type(training, "training", Training)
     algorithm, state = training.algorithm, training.state
     statistics = entry(algorithm.policy_observation, state.statistics)
     arrays: dict[str, Any] = {"mean": statistics.mean, "scale": statistics.scale}
@@ -57,6 +59,9 @@ def numpy_policy(arrays: Mapping[str, np.ndarray]) -> Callable[[ArrayLike], np.n
     The function takes observations (..., m) and returns actions (..., k). It raises ArgumentError
     for observations of another size, and for objects that are no arrays of floats.
     """
+    for name in ("mean", "scale", "weight_0", "bias_0"):
+        if name not in arrays:
+            raise ArgumentError(f"arrays has no {name!r}, expected the arrays of policy_arrays")
 
     def network(prefix: str, x: np.ndarray) -> np.ndarray:
         z = (x - arrays["mean"]) / arrays["scale"]

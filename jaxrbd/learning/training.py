@@ -19,6 +19,7 @@ from ..envs import AutoReset, Env, State, auto_reset, vectorize
 from ..envs.environment import Observation, name_and_settings, plain_setting
 from ..errors import ArgumentError, SavedFileError, TrainingError
 from ..model import arguments
+from ..model.names import described
 from ..sharding import with_auto_axes
 from .apg import Apg
 from .checkpoint import load_checkpoint, load_fields, read_description, save_checkpoint
@@ -104,6 +105,13 @@ class Training:
         task: str = "",
         mesh: Mesh | None = None,
     ):
+        if not isinstance(algorithm, Algorithm):
+            expected = "a Shac, an Apg, a Ppo or an Imitation"
+            raise ArgumentError(f"algorithm is {described(algorithm)}, expected {expected}")
+        inner = env.env if isinstance(env, AutoReset) else env
+        arguments.require_type(inner, "env", Env)
+        if mesh is not None:
+            arguments.require_type(mesh, "mesh", Mesh)
         key = arguments.random_key(seed)
         self.algorithm, self.env, self.seed, self.task = algorithm, env, int(seed), task
         self.params = env.default_params() if params is None else params
@@ -411,8 +419,8 @@ def _episodes(
 
     The third result (steps, n) states which episodes had not ended before the step.
     """
-    if episodes < 1:
-        raise ArgumentError(f"episodes is {episodes}, expected 1 or more")
+    arguments.require_counts(episodes=episodes)
+    key = arguments.typed_keys(key, "key", 0)
     batch = vectorize(env, params_axes)
 
     @jax.jit

@@ -38,6 +38,7 @@ from .parameters import (
     pose_parameter as pose_parameter,
     require as require,
     require_direction as require_direction,
+    require_type as require_type,
     sequence as sequence,
 )
 

@@ -102,7 +102,9 @@ def similar_names(name: str, candidates: Sequence[str]) -> str:
 
 
 def described(x: Any) -> str:
-    """An argument in words, for a message: the shape of an array or a tracer, else the type."""
+    """An argument in words, for a message: the shape of an array or a tracer, None, or the type."""
+    if x is None:
+        return "None"
     if isinstance(x, (jax.Array, np.ndarray)):
         return f"an array of shape {x.shape}"
     return f"{type(x).__name__!r}"

@@ -106,8 +106,16 @@ def sequence(x: Any, what: str, kind: str) -> tuple[Any, ...]:
     """
     found = entries(x)
     if found is None:
-        raise ArgumentError(f"{what} is {x!r}, expected a sequence of {kind}")
+        given = described(x) if isinstance(x, Array) else repr(x)
+        raise ArgumentError(f"{what} is {given}, expected a sequence of {kind}")
     return found
+
+
+def require_type(x: Any, name: str, kind: type) -> None:
+    """Raise ArgumentError, which names the argument x, if it is no object of this class."""
+    if not isinstance(x, kind):
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise ArgumentError(f"{name} is {described(x)}, expected {article} {kind.__name__}")
 
 
 def names(x: Sequence[str], what: str) -> tuple[str, ...]:

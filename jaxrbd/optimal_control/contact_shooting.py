@@ -40,7 +40,7 @@ from ..errors import ArgumentError
 from ..integrators import StepDerivatives, rollout
 from ..model import Model, arguments
 from .problem import Problem, checked_dofs, force_of_controls
-from .solution import Solution, check_controls, solve, states_and_controls
+from .solution import Solution, check_functions, solve, states_and_controls
 from .stages import largest
 
 # The acceleration in m/s^2 that moves a relaxed contact by the smoothing.
@@ -280,8 +280,7 @@ def solve_contacts(
     smoothings that do not decrease to 0, and for a guess that penetrates; other errors as in
     `solve`.
     """
-    if not isinstance(problem, Problem):
-        raise ArgumentError(f"problem is {problem!r}, expected a Problem")
+    arguments.require_type(problem, "problem", Problem)
     dynamics = problem.dynamics
     if not isinstance(dynamics, ContactShooting):
         raise ArgumentError(f"problem has dynamics {dynamics!r}, expected contact_shooting(...)")
@@ -290,7 +289,7 @@ def solve_contacts(
         raise ArgumentError(f"smoothing is {smoothing!r}, expected lengths that decrease to 0")
     x0 = problem.space.checked(x0, "x0")
     states, us = states_and_controls(guess)
-    check_controls(problem, x0, us, p)
+    check_functions(problem, x0, us, p)
     _require_apart(dynamics, x0[0][None], "x0", depth)
     if states is None:
         states, _ = _replay(dynamics.with_smoothing(lengths[0]), x0, us)

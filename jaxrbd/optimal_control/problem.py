@@ -99,6 +99,11 @@ class Problem(eqx.Module):
             arguments.require(
                 upper, lambda x: x > -np.inf, "control_bounds[1]", "numbers above minus infinity"
             )
+            if () not in (lower.shape, upper.shape) and lower.shape != upper.shape:
+                raise ArgumentError(
+                    f"control_bounds have shapes {lower.shape} and {upper.shape}, expected () or "
+                    "one shape (m,)"
+                )
             arguments.require(
                 jnp.asarray(upper) - jnp.asarray(lower),
                 lambda x: x >= 0,

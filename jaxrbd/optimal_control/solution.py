@@ -18,7 +18,6 @@ from ..errors import ArgumentError
 from ..integrators import rollout
 from ..model import arguments
 from ..model.arguments import Requirement
-from ..model.names import described
 from .implicit import Point, with_derivatives
 from .lqr import METHODS, choice
 from .problem import Problem
@@ -27,6 +26,8 @@ from .stages import (
     Multipliers,
     Residuals,
     blank_linearisation,
+    checked_cost,
+    constraint_vectors,
     control_bounds,
     first_costate,
     largest,
@@ -46,26 +47,24 @@ Function = TypeVar("Function", bound=Callable)
 def _compiled(
     *static: str, requirements: Mapping[str, Requirement] | None = None
 ) -> Callable[[Function], Function]:
-    """`jax.jit` of a function that does not read the history of a solution.
+    """`arguments.compiled` of a function that does not read the history of a solution.
 
     The length of a history depends on the solve. So the programs get solutions without it, and one
     program serves the solutions of all solves. `static`: the names of the static arguments.
-    `requirements`: the conditions on numbers by the names of the arguments; a call raises
-    ArgumentError for a known number that does not satisfy its condition.
+    `requirements`: the conditions on numbers by the names of the arguments. A call raises
+    ArgumentError for a problem or a solution of another type.
     """
-    requirements = requirements or {}
 
     def compiled(function: Any) -> Any:
-        program = jax.jit(function, static_argnames=static)
+        program = arguments.compiled(function, static_argnames=static, checks=requirements)
         signature = inspect.signature(function)
 
         @functools.wraps(function)
         def call(*args, **kwargs):
             given = signature.bind(*args, **kwargs).arguments
-            for name in requirements.keys() & given.keys():
-                values = arguments.known(given[name])
-                if values is not None:
-                    requirements[name](name, values)
+            for name, kind in (("problem", Problem), ("solution", Solution)):
+                if name in given:
+                    arguments.require_type(given[name], name, kind)
             args = map(_without_history, args)
             return program(*args, **{name: _without_history(x) for name, x in kwargs.items()})
 
@@ -159,8 +158,6 @@ def solve(
     have no meaning where the solution is no strict local minimum. The other fields, the gains for
     example, and the guess have zero derivatives.
     """
-    if not isinstance(problem, Problem):
-        raise ArgumentError(f"problem is {described(problem)}, expected a Problem")
     if choice(rollout, "rollout", ROLLOUTS) == "automatic" and fixed_iterations:
         rollout = "linear"
     settings = Settings(
@@ -227,7 +224,7 @@ def _guess(problem: Problem, x0: PyTree, p: PyTree, guess: Any):
             raise ArgumentError(
                 f"x0 has dtype {leaf.dtype}, expected {us.dtype} as the controls of guess"
             )
-    check_controls(problem, x0, us, p)
+    check_functions(problem, x0, us, p)
     if states is None:
         rows = jnp.arange(len(us)), us
         (states,) = rollout(lambda x, row: (problem.step(row[0], x, row[1], p),), (x0,), rows)
@@ -258,7 +255,7 @@ def states_and_controls(guess: Any) -> tuple[Any, Array]:
         states, us = guess
     else:
         states, us = None, guess
-    us = jnp.asarray(us)
+    us = arguments.as_array(us, "guess")
     if us.ndim != 2 or not len(us) or not jnp.issubdtype(us.dtype, jnp.floating):
         raise ArgumentError(
             f"the controls of guess have shape {us.shape} and dtype {us.dtype}, expected (N, m) of "
@@ -267,25 +264,51 @@ def states_and_controls(guess: Any) -> tuple[Any, Array]:
     return states, us
 
 
-def check_controls(problem: Problem, x0: PyTree, us: Array, p: PyTree) -> None:
-    """Raise ArgumentError, which names the guess, if a function does not take its controls."""
+def check_functions(problem: Problem, x0: PyTree, us: Array, p: PyTree) -> None:
+    """Raise ArgumentError for a function that fails, or whose result has another shape or dtype."""
     control_bounds(problem, us)
-    t, common = jnp.zeros((), int), []
-    calls = {"shared": problem.shared, "dynamics": problem.dynamics, "cost": problem.cost}
-    for name, f in calls.items():
-        if f is None:
-            continue
-        try:
-            found = jax.eval_shape(lambda t, c, f=f: f(t, x0, us[0], p, *c), t, common)
-            if name == "shared":
-                common.append(found)
-        except (TypeError, ValueError) as error:
-            reason = str(error).strip().partition("\n")[0]
-            call = f"{name}(t, x, u, p{', shared' if common else ''})"
-            raise ArgumentError(
-                f"{call} raises an error for u of shape {us.shape[1:]}, which is a row of the "
-                f"controls of guess of shape {us.shape}, expected (N, m): {reason}"
-            ) from error
+    dtype, common = us.dtype, []
+
+    def state(x, name):
+        x = problem.space.checked(x, name)
+        if jax.tree.map(jnp.result_type, x) != jax.tree.map(jnp.result_type, x0):
+            raise ArgumentError(f"{name} is {jax.tree.map(jnp.result_type, x)}, expected {dtype}")
+        return x
+
+    def checked(name, check, call, *operands):
+        """The shapes of the result of a function."""
+        function = getattr(problem, name)
+        if function is None:
+            return None
+
+        def result(*operands):
+            try:
+                found = function(*operands)
+            except (TypeError, ValueError) as error:
+                reason = str(error).strip().partition("\n")[0]
+                raise ArgumentError(
+                    f"{name}{call} raises an error for the x0 and p of this call, and u of shape "
+                    f"{us.shape[1:]}, a row of the controls of guess of shape {us.shape}: {reason}"
+                ) from error
+            return check(found, f"the result of {name}")
+
+        return jax.eval_shape(result, *operands)
+
+    def constraints(pair, name):
+        return constraint_vectors(pair, name, dtype)
+
+    def cost(x, name):
+        return checked_cost(x, name, dtype)
+
+    stage = jnp.zeros((), int), x0, us[0], p
+    if problem.shared is not None:
+        common = [checked("shared", lambda x, _: x, "(t, x, u, p)", *stage)]
+    call = f"(t, x, u, p{', shared' if common else ''})"
+    checked("dynamics", state, call, *stage, *common)
+    checked("cost", cost, call, *stage, *common)
+    checked("path", constraints, call, *stage, *common)
+    checked("terminal_cost", cost, "(x, p)", x0, p)
+    checked("terminal", constraints, "(x, p)", x0, p)
 
 
 def _start(solver: Solver, xs, us, shapes, warm: Solution | None, mu: Array) -> Iterate:

@@ -27,6 +27,8 @@ from jaxtyping import PyTree
 
 from .._math.linear import einsum, matmul
 from ..errors import ArgumentError
+from ..model import arguments
+from ..model.names import described
 from .lqr import LqrStages
 from .problem import Problem
 
@@ -85,9 +87,15 @@ class Linearisation(NamedTuple):
 def constraint_vectors(constraints: Any, name: str, dtype: Any) -> tuple[Array, Array]:
     """Equalities and inequalities as vectors; None stands for no constraints."""
     if not isinstance(constraints, (tuple, list)) or len(constraints) != 2:
-        raise ArgumentError(f"{name} returns no pair, expected (equalities, inequalities)")
-    vectors = [jnp.zeros(0, dtype) if x is None else jnp.asarray(x) for x in constraints]
-    for kind, x in zip(("equalities", "inequalities"), vectors):
+        raise ArgumentError(
+            f"{name} is {described(constraints)}, expected the pair (equalities, inequalities)"
+        )
+    kinds = "equalities", "inequalities"
+    vectors = [
+        jnp.zeros(0, dtype) if x is None else arguments.as_array(x, f"the {kind} of {name}")
+        for kind, x in zip(kinds, constraints)
+    ]
+    for kind, x in zip(kinds, vectors):
         if x.ndim != 1 or x.dtype != dtype:
             raise ArgumentError(
                 f"the {kind} of {name} have shape {x.shape} and dtype {x.dtype}, expected a vector "
@@ -96,12 +104,13 @@ def constraint_vectors(constraints: Any, name: str, dtype: Any) -> tuple[Array, 
     return vectors[0], vectors[1]
 
 
-def _cost(cost: Any, name: str, dtype: Any) -> Array:
-    cost = jnp.asarray(cost)
+def checked_cost(cost: Any, name: str, dtype: Any) -> Array:
+    """A cost as an array; raises ArgumentError, which names it, for another shape or dtype."""
+    cost = arguments.as_array(cost, name)
     if cost.ndim > 1 or cost.dtype != dtype:
         raise ArgumentError(
-            f"{name} returns shape {cost.shape} and dtype {cost.dtype}, expected a vector or a "
-            f"number of {dtype}"
+            f"{name} has shape {cost.shape} and dtype {cost.dtype}, expected a vector or a number "
+            f"of {dtype}"
         )
     return cost
 
@@ -109,25 +118,20 @@ def _cost(cost: Any, name: str, dtype: Any) -> Array:
 def stage_values(problem: Problem, p: PyTree, t: Array, x: PyTree, x_next: PyTree, u: Array):
     """The `Values` of one stage."""
     common = problem.common(t, x, u, p)
-    state = problem.dynamics(t, x, u, p, *common)
-    if jax.tree.structure(state) != jax.tree.structure(x):
-        raise ArgumentError(
-            f"dynamics returns {jax.tree.structure(state)}, expected a state, "
-            f"{jax.tree.structure(x)}"
-        )
+    state = problem.space.checked(problem.dynamics(t, x, u, p, *common), "the result of dynamics")
     defect = problem.space.difference(x_next, state)
-    cost = _cost(problem.cost(t, x, u, p, *common), "cost", u.dtype)
+    cost = checked_cost(problem.cost(t, x, u, p, *common), "the result of cost", u.dtype)
     pair = (None, None) if problem.path is None else problem.path(t, x, u, p, *common)
-    return Values(defect, cost, *constraint_vectors(pair, "path", u.dtype))
+    return Values(defect, cost, *constraint_vectors(pair, "the result of path", u.dtype))
 
 
 def last_values(problem: Problem, p: PyTree, x: PyTree, dtype: Any) -> Values:
     """The `Values` of the last state; the defect is empty."""
     none = jnp.zeros(0, dtype)
     cost = none if problem.terminal_cost is None else problem.terminal_cost(x, p)
-    cost = _cost(cost, "terminal_cost", dtype)
+    cost = checked_cost(cost, "the result of terminal_cost", dtype)
     pair = (None, None) if problem.terminal is None else problem.terminal(x, p)
-    return Values(none, cost, *constraint_vectors(pair, "terminal", dtype))
+    return Values(none, cost, *constraint_vectors(pair, "the result of terminal", dtype))
 
 
 def control_bounds(problem: Problem, us: Array) -> tuple[Array, Array]:

@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..joints import Joint, as_screw, has_one_axis
 from ..model import Model
-from ..model.arguments import robot
+from ..model.arguments import robot, sequence
 from ..model.model import joint_groups
 
 WORLD = -1
@@ -220,6 +220,7 @@ def alike(models: Sequence[Model], padding: float = 0.5) -> list[list[int]]:
     """
     if not (np.ndim(padding) == 0 and padding >= 0):
         raise ArgumentError(f"padding is {padding!r}, expected a number of 0 or more")
+    models = sequence(models, "models", "Model")
     robots = [nodes_of(robot(model, f"models[{i}]")) for i, model in enumerate(models)]
     batches: list[tuple[list[int], list[Node]]] = []
     for i in sorted(range(len(robots)), key=lambda i: -len(robots[i])):

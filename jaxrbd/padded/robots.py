@@ -24,7 +24,7 @@ from .._math.cast import as_array
 from ..configuration import neutral_coordinates
 from ..errors import ArgumentError
 from ..model import Model
-from ..model.arguments import robot
+from ..model.arguments import robot, sequence
 from ..model.coupling import Coupling, independent_coordinates
 from ..model.joint_space import independent_index
 from ..spatial import Pose
@@ -188,7 +188,7 @@ def pad(models: Sequence[Model], onto: PaddedRobots | None = None) -> PaddedRobo
 
 
 def _checked(models: Sequence[Model]) -> list[Model]:
-    models = list(models)
+    models = list(sequence(models, "models", "Model"))
     if not models:
         raise ArgumentError("models is empty, expected at least one Model")
     for i, model in enumerate(models):

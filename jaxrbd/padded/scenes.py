@@ -19,6 +19,7 @@ from ..collision import PlacedShape
 from ..contact import CollisionPairs, Material, Scene
 from ..contact.shape_pairs import GROUND
 from ..errors import ArgumentError
+from ..model.arguments import require_type, sequence
 from ..spatial import Pose
 from .common_tree import WORLD
 from .robots import PaddedRobots, marked
@@ -71,7 +72,8 @@ def pad_scenes(robots: PaddedRobots, scenes: Sequence[Scene]) -> PaddedScenes:
     one that is fixed to the world, different grounds or materials, and for scenes with inverse
     inertias (map `inverse_inertias` over the result).
     """
-    scenes = list(scenes)
+    require_type(robots, "robots", PaddedRobots)
+    scenes = list(sequence(scenes, "scenes", "Scene"))
     if len(scenes) != len(robots):
         raise ArgumentError(f"scenes has {len(scenes)} entries, expected {len(robots)}")
     for name, scene in zip(robots.names, scenes):
