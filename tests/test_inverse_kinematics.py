@@ -2107,9 +2107,7 @@ def test_wrong_tasks(arm, monkeypatch):
     ik.FrameTask.orientation("tool", np.asarray(random_pose(0).R, np.float32))  # exact to 1e-7
     with pytest.raises(rbd.ArgumentError, match=r"weights of the FrameTask of 'tool' .* 0 or more"):
         ik.FrameTask("tool", X, -1.0)
-    with pytest.raises(
-        rbd.ArgumentError, match=r"weights .* shape \(3,\).* expected \(\) or \(6,\)"
-    ):
+    with pytest.raises(rbd.ArgumentError, match=r"weights .* shape \(3,\).* or \(6,\) of"):
         ik.FrameTask("tool", X, [1.0, 1.0, 1.0])
     with pytest.raises(rbd.ArgumentError, match=r"^p of the FrameTask of 'tool' .* shape \(2,\)"):
         ik.FrameTask.position("tool", np.zeros(2), relative_to="base")

@@ -247,8 +247,9 @@ def _weights(x: ArrayLike | Sequence, name: str, n: int | None) -> arguments.Par
     """Weights (n,) from () or (n,). If n is None, any length is right, and () stays ()."""
     weights = arguments.parameter(x, name, (), (n,))
     _require_weights(weights, name)
-    spread = weights.ndim == 0 and n is not None
-    return weights * np.ones(n, weights.dtype) if spread else weights
+    if weights.ndim or n is None:
+        return weights
+    return weights * np.ones(n, weights.dtype)
 
 
 def _require_weights(weights: arguments.Parameter, name: str) -> None:
