@@ -35,6 +35,7 @@ from ._math.components import Vec3, halves, stack
 from ._math.linear import einsum, inverse_positive_definite, matmul
 from ._math.ranks import same_rank
 from ._math.rules import custom_jvp
+from .errors import ArgumentError
 from .spatial import (
     Pose,
     compose,
@@ -184,13 +185,24 @@ class Joint(eqx.Module):
                 raise ValueError(f"{field} {value} is not finite")
             if field == "axis" and value.shape != (3,):
                 raise ValueError(f"axis has shape {value.shape}, expected (3,)")
+            if field in ("pitch", "turn", "advance") and value.shape != ():
+                raise ValueError(f"{field} has shape {value.shape}, expected ()")
             if field == "axis" and not np.any(value):
                 raise ValueError("axis is zero")
 
 
 def _parameter(x: ArrayLike | Sequence[int | float]) -> Parameter:
-    """The parameter as an array: a JAX array unchanged, otherwise a NumPy array in float64."""
-    return x if isinstance(x, Array) else np.asarray(x, dtype=float)
+    """The parameter as an array: a JAX array unchanged, otherwise a NumPy array in float64.
+
+    Raises ArgumentError for texts and other objects that are no real numbers.
+    """
+    if isinstance(x, Array):
+        return x
+    try:
+        return np.asarray(x, dtype=float)
+    except (TypeError, ValueError):
+        message = f"a parameter of a joint is {x!r}, expected an array of floats"
+        raise ArgumentError(message) from None
 
 
 class _Constant(eqx.Module):
@@ -664,6 +676,8 @@ class Custom(_Euclidean):
         Both functions are tested at two configurations. `motion` must give a pose, and
         `tangent_map` must give the derivative of `motion`.
         """
+        if isinstance(self.nv, bool) or not isinstance(self.nv, int | np.integer) or self.nv < 0:
+            raise ValueError(f"nv is {self.nv!r}, expected an int of 0 or more")
         single = jnp.result_type(float) == jnp.float32
         rest = jnp.asarray(self.neutral())
         for q in (rest, jnp.asarray(generic_coordinates(self.nv), rest.dtype)):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-from jaxrbd.joints import Prismatic, Revolute, Spherical
+from jaxrbd.joints import Custom, Helical, Prismatic, Revolute, Screw, Spherical
 from jaxrbd.model.checks import inertia_faults
 from support import zoo
 from support.zoo import close
@@ -613,6 +613,12 @@ REFUSED = {
     "zero axis": (with_j(kind=Revolute((0, 0, 0))), "joint 'j': axis is zero"),
     "NaN axis": (with_j(kind=Prismatic((0, NAN, 1))), "joint 'j': axis .* not finite"),
     "short axis": (with_j(kind=Revolute((0, 1))), "axis has shape \\(2,\\), expected \\(3,\\)"),
+    "two pitches": (with_j(kind=Helical((0, 0, 1), [1.0, 2.0])), "pitch has shape \\(2,\\)"),
+    "two turns": (with_j(kind=Screw((0, 0, 1), [1.0, 2.0], 0.0)), "turn has shape \\(2,\\)"),
+    "half a dof": (
+        with_j(kind=Custom(2.5, lambda q: None)),
+        "joint 'j': nv is 2.5, expected an int",
+    ),
     "NaN placement": (with_j(placement=np.full((4, 4), NAN)), "placement is not finite"),
     "small placement": (with_j(placement=np.eye(3)), "placement has shape \\(3, 3\\)"),
     "a mirror": (with_j(placement=np.diag([1.0, 1, -1, 1])), "no rigid pose"),

@@ -17,6 +17,7 @@ from jaxrbd import (
     identification,
     inverse_kinematics as ik,
     io,
+    joints,
     learning,
     optimal_control,
     padded,
@@ -239,6 +240,9 @@ REFUSED = {
     ),
     "most is 8.5, expected an integer": lambda: collision.convex_hull(np.eye(4, 3), most=8.5),
     "frame is 1.5, expected a name": lambda: collision.PlacedShape(collision.Sphere(0.1), 1.5),
+    "a parameter of a joint is 'a', expected an array": lambda: joints.Screw(
+        (0.0, 0.0, 1.0), "a", 1.0
+    ),
     "constraints is None, expected a sequence": lambda: constraints.constrained_dynamics(
         ARM, Q, Q, Q, None
     ),

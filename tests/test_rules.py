@@ -170,3 +170,27 @@ def test_the_effects_of_a_function_are_kept():
     assert powers(1.0) == 8
     jax.effects_barrier()
     assert seen == [1, 2, 4]
+
+
+def test_a_function_that_is_linear_in_an_operand_is_transposed():
+    @custom_jvp
+    def product(A, b):
+        return {"product": A @ b, "sum": jnp.sum(b)}
+
+    @product.defjvp
+    def _(primals, tangents):
+        (A, b), (dA, db) = primals, tangents
+        change = product(A, db)  # the rule is the function itself
+        return product(A, b), change | {"product": change["product"] + dA @ b}
+
+    def total(A, b):
+        found = product(A, b)
+        return jnp.dot(jnp.array([5.0, 7.0]), found["product"]) + 2 * found["sum"]
+
+    A = jnp.array([[1.0, 2.0], [3.0, 4.0]])
+    expected = [5 + 21 + 2.0, 10 + 28 + 2.0]
+    close(jax.jit(jax.grad(total, 1))(A, X), expected, 1e-15)
+    close(jax.grad(total)(A, X), jnp.outer(jnp.array([5.0, 7.0]), X), 1e-15)
+    (found,) = jax.linear_transpose(lambda b: product(A, b)["product"], X)(jnp.array([5.0, 7.0]))
+    close(found, [26.0, 38.0], 1e-15)
+    close(jax.vmap(jax.grad(total, 1), (None, 0))(A, jnp.stack([X, X])), [expected] * 2, 1e-15)

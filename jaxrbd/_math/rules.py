@@ -228,6 +228,22 @@ def _batch(
     return results, [0] * len(results)
 
 
+def _transpose(
+    cotangents: Sequence[Any], *operands: Any, function: _Function
+) -> list[Array | None]:
+    """The transpose in the operands that are undefined. The function is linear in them."""
+    unknown = [i for i, x in enumerate(operands) if ad.is_undefined_primal(x)]
+
+    def linear(*values: Array) -> list[Array]:
+        found = dict(zip(unknown, values))
+        return function.value(*(found.get(i, x) for i, x in enumerate(operands)))
+
+    shapes = (jax.ShapeDtypeStruct(operands[i].aval.shape, operands[i].aval.dtype) for i in unknown)
+    transpose = jax.linear_transpose(linear, *shapes)
+    found = dict(zip(unknown, transpose([ad.instantiate_zeros(x) for x in cotangents])))
+    return [found.get(i) for i in range(len(operands))]
+
+
 def _changes(tangents: Sequence[Any]) -> Changes:
     zeros = ad.Zero, SymbolicZero
     return {
@@ -247,5 +263,6 @@ def _evaluate(*operands: Array, function: _Function) -> list[Array]:
 
 
 ad.primitive_jvps[_call] = _differentiate
+ad.primitive_transposes[_call] = _transpose
 batching.primitive_batchers[_call] = _batch
 mlir.register_lowering(_call, mlir.lower_fun(_evaluate, multiple_results=True))
