@@ -1117,12 +1117,12 @@ def test_a_simplified_hull_states_its_error(rng, monkeypatch):
     """Every point is within the error, and one is as far away as the error."""
     monkeypatch.setattr(mesh_hulls, "_CHUNK", 16)
     points = rng.normal(size=(400, 3)) * [1.0, 0.5, 0.2]
-    full, none = convex_hull(points, most=256)
+    full, none = convex_hull(points, most_vertices=256)
     corners = points[ConvexHull(points).vertices]
     assert none == 0
     np.testing.assert_array_equal(full.vertices, corners)
     for most, bound in ((4, 2.0), (6, 1.0), (20, 0.2)):
-        hull, error = convex_hull(points, 0.01, most=most)
+        hull, error = convex_hull(points, 0.01, most_vertices=most)
         assert hull.vertices.shape == (most, 3)
         assert hull.rounding == 0.01
         assert {*map(tuple, hull.vertices)} <= {*map(tuple, corners)}
@@ -1193,7 +1193,7 @@ WRONG = {
     "points has only points in one plane": lambda: convex_hull(np.ones((9, 3))),
     "points has entries that are not finite": lambda: convex_hull(CORNERS * np.inf),
     "points is traced by JAX": lambda: jax.jit(lambda x: convex_hull(x)[1])(CORNERS),
-    "most is 3, expected 4 to 256": lambda: convex_hull(CORNERS, most=3),
+    "most_vertices is 3, expected an integer": lambda: convex_hull(CORNERS, most_vertices=3),
     # The type checker of the tests would refuse these before the package does.
     "a is 3, expected a Sphere": lambda: inspect.unwrap(checked_shape)(3, "a"),
     "X_WB is 'int'": lambda: inspect.unwrap(checked_pose)(4, "X_WB"),

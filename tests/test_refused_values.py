@@ -238,7 +238,9 @@ REFUSED = {
     "is [[1], [1, 2]], expected an array of floats": lambda: ik.FrameTask.position(
         TIP, np.zeros(3), [[1], [1, 2]]
     ),
-    "most is 8.5, expected an integer": lambda: collision.convex_hull(np.eye(4, 3), most=8.5),
+    "most_vertices is 8.5, expected an": lambda: collision.convex_hull(
+        np.eye(4, 3), most_vertices=8.5
+    ),
     "frame is 1.5, expected a name": lambda: collision.PlacedShape(collision.Sphere(0.1), 1.5),
     "a parameter of a joint is 'a', expected an array": lambda: joints.Screw(
         (0.0, 0.0, 1.0), "a", 1.0

@@ -43,8 +43,8 @@ def checked_hull(vertices: ArrayLike) -> tuple[Parameter, Parameter]:
     return vertices, normals.astype(vertices.dtype)
 
 
-def simplified_hull(points: ArrayLike, most: int) -> tuple[np.ndarray, float]:
-    """At most `most` of the vertices of the hull of points, and the error.
+def simplified_hull(points: ArrayLike, most_vertices: int) -> tuple[np.ndarray, float]:
+    """At most `most_vertices` of the vertices of the hull of points, and the error.
 
     The error is the largest distance of a point from the hull of the result. Raises ArgumentError,
     see `convex_hull`.
@@ -55,19 +55,20 @@ def simplified_hull(points: ArrayLike, most: int) -> tuple[np.ndarray, float]:
             "points is traced by JAX, expected known values: call it outside of jit"
         )
     points = np.asarray(points, float)
-    if not arguments.is_integer(most) or not 4 <= most <= MAX_VERTICES:
-        raise ArgumentError(f"most is {most!r}, expected an integer from 4 to {MAX_VERTICES}")
+    if not arguments.is_integer(most_vertices) or not 4 <= most_vertices <= MAX_VERTICES:
+        expected = f"an integer from 4 to {MAX_VERTICES}"
+        raise ArgumentError(f"most_vertices is {most_vertices!r}, expected {expected}")
     if len(points) < 4:
         raise ArgumentError(f"points has {len(points)} points, expected 4 or more")
     points = points[_hull(points, "points").vertices]
-    if len(points) <= most:
+    if len(points) <= most_vertices:
         return points, 0.0
     from scipy.spatial import ConvexHull
 
     # As in Quickhull, the next vertex is the one that is farthest outside.
     hull = ConvexHull(points[_first_four(points)], incremental=True)
     heights = _heights(hull, points)
-    while len(hull.points) < most:
+    while len(hull.points) < most_vertices:
         hull.add_points(points[[np.argmax(heights)]])
         heights = _heights(hull, points)
     corners = hull.points[hull.simplices]

@@ -248,10 +248,10 @@ def shapes_of(
     return shapes, left_out, simplified
 
 
-def _hull_of_mesh(mesh: Mesh, name: str, most: int) -> tuple[ConvexMesh, float]:
+def _hull_of_mesh(mesh: Mesh, name: str, most_vertices: int) -> tuple[ConvexMesh, float]:
     """`convex_hull` of a mesh; its errors name the mesh."""
     try:
-        return convex_hull(mesh.vertices, most=most)
+        return convex_hull(mesh.vertices, most_vertices=most_vertices)
     except ArgumentError as error:
         raise ArgumentError(f"the mesh {name!r}: {error}") from None
 

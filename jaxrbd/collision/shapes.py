@@ -64,23 +64,23 @@ def core_of(shape: BoundedShape) -> tuple[Core, Array]:
 
 
 def convex_hull(
-    points: ArrayLike, rounding: ArrayLike = 0.0, *, most: int = 64
+    points: ArrayLike, rounding: ArrayLike = 0.0, *, most_vertices: int = 64
 ) -> tuple[ConvexMesh, float]:
     """The convex hull of the vertices of a mesh, and its error in m.
 
     - `points` (n, 3) in m: the vertices of a mesh, or any points. Only their convex hull counts, so
       the mesh need not be closed, and its hollows are filled;
     - `rounding` () in m: of the result;
-    - `most`: the largest number of vertices of the result, from 4 to 256.
+    - `most_vertices`: the largest number of vertices of the result, from 4 to 256.
 
-    If the hull has more vertices than `most`, the result has those of them that are farthest from
+    If the hull has more vertices than that, the result has those of them that are farthest from
     each other. The error is then the largest distance of a point from the result; else it is 0.
     With the error as rounding, the shape contains all points.
 
     Raises ArgumentError for fewer than four points, for points in one plane, for points that are
-    not finite or that JAX traces, and for `most` out of its range.
+    not finite or that JAX traces, and for `most_vertices` out of its range.
     """
-    vertices, error = simplified_hull(points, most)
+    vertices, error = simplified_hull(points, most_vertices)
     return ConvexMesh(vertices, rounding), error
 
 
