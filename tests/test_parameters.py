@@ -2,11 +2,12 @@
 
 import os
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrbd import ArgumentError, actuators, contact, passive, sensors
+from jaxrbd import ArgumentError, actuators, contact, inverse_kinematics, passive, sensors
 from jaxrbd.model import arguments
 from support import zoo
 
@@ -171,3 +172,15 @@ def test_shapes_in_the_message():
     assert arguments.parameter(values, "x") is values
     with pytest.raises(ArgumentError, match="dtype int32, expected floats"):
         arguments.parameter(jnp.ones((2, 2), jnp.int32), "x")
+
+
+def test_a_list_with_traced_numbers_is_an_array():
+    """A target that depends on an argument of `jit`, and its derivative."""
+
+    def change(x):
+        task = inverse_kinematics.FrameTask.position("upper_rod", [x, 2.0, x])
+        return jnp.sum(task.target.p * jnp.array([3.0, 4.0, 5.0]))
+
+    np.testing.assert_allclose(jax.jit(jax.grad(change))(5.0), 8.0)
+    with pytest.raises(ArgumentError, match="p of the FrameTask of 'upper_rod' is"):
+        jax.jit(lambda x: inverse_kinematics.FrameTask.position("upper_rod", [x, [2.0], 3.0]))(5.0)

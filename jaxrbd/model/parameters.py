@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -30,12 +31,13 @@ def parameter(x: ArrayLike | Sequence, name: str, *shapes: Shape) -> Parameter:
 
     A function that uses the parameter casts it to the model's dtype. `shapes`: the shapes that the
     array may have, where None or a symbol such as "p" stands for any length; without `shapes`, it
-    may have any shape. Raises ArgumentError for another shape, for lists of different lengths, for
-    texts and complex values, for ints that are too large, and for an array of JAX that has no
-    floats.
+    may have any shape. A list may contain numbers that JAX traces. Raises ArgumentError for another
+    shape, for lists of different lengths, for texts and complex values, for ints that are too
+    large, and for an array of JAX that has no floats.
     """
     try:
-        array = x if isinstance(x, Array) else _floats(x)
+        array = _with_tracers(x)
+        array = _floats(x) if array is None else array
     except OverflowError:
         raise ArgumentError(f"{name} has a number that is too large for a float") from None
     if array is None:
@@ -48,6 +50,18 @@ def parameter(x: ArrayLike | Sequence, name: str, *shapes: Shape) -> Parameter:
             f"{name} has shape {array.shape} and dtype {array.dtype}, expected {expected}"
         )
     return array
+
+
+def _with_tracers(x: Any) -> Array | None:
+    """x as an array of JAX, if it is one or if it is a list with arrays that JAX traces."""
+    if isinstance(x, Array):
+        return x
+    if isinstance(x, list | tuple) and any(isinstance(y, Tracer) for y in jax.tree.leaves(x)):
+        try:
+            return jnp.asarray(x)
+        except (TypeError, ValueError):  # texts, or lists of several lengths
+            pass
+    return None
 
 
 def as_array(x: ArrayLike | Sequence, name: str) -> Array:
