@@ -1157,3 +1157,12 @@ def test_the_examples_of_the_guide_run():
     examples = pages.blocks("environments.md")
     assert len(examples) == 13
     exec("\n".join(examples), {})
+
+
+def test_the_axes_of_parameters_have_a_text():
+    """Models whose leaves are None."""
+    distributions = {"model.gravity": envs.Uniform(np.zeros(3), np.ones(3))}
+    params = ENVIRONMENTS["CartPoleSwingUp"].default_params()
+    found = envs.randomise(params, distributions, jax.random.key(0), 2)
+    assert "dtype=None" in repr(found.axes.model)
+    assert "frames=" in repr(found)

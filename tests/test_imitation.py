@@ -10,7 +10,7 @@ import optax
 import pytest
 
 from jaxrbd import envs, learning
-from jaxrbd.errors import ArgumentError, SavedFileError
+from jaxrbd.errors import ArgumentError, SavedFileError, TrainingError
 from jaxrbd.learning import networks
 from support.point import Point, PointWithSecrets
 
@@ -189,3 +189,24 @@ def test_wrong_settings_are_named():
         wrong = dataclasses.replace(SMALL, **{name: lambda x: jnp.zeros((len(x), 2))})
         with pytest.raises(ArgumentError, match=rf"{name} gives an array of the shape \(8, 2\)"):
             learning.Training(wrong, ENV)
+
+
+@pytest.mark.parametrize("name", ["teacher", "weights"])
+def test_a_result_without_a_row_for_each_observation_is_refused(name):
+    """As many rows as environments, but a window has twice as many observations."""
+    algorithm = dataclasses.replace(SMALL, horizon=2, **{name: lambda x: jnp.ones((BATCH, 1))})
+    message = rf"{name} gives an array of the shape \(8, 1\) for 16 observations"
+    with pytest.raises(ArgumentError, match=message):
+        next(learning.Training(algorithm, ENV).run())
+
+
+@pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf])
+def test_weights_that_are_negative_or_not_finite_end_the_training(weight):
+    algorithm = dataclasses.replace(SMALL, weights=lambda x: jnp.full_like(x[..., :1], weight))
+    with pytest.raises(TrainingError, match="update 1: weights is nan"):
+        next(learning.Training(algorithm, ENV).run())
+
+
+def test_the_mean_weight_is_a_metric():
+    algorithm = dataclasses.replace(SMALL, weights=lambda x: jnp.full_like(x[..., :1], 0.25))
+    assert next(learning.Training(algorithm, ENV).run()).metrics["weights"] == 0.25

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -1531,3 +1532,26 @@ def test_the_policy_gradient_of_the_hopper_is_a_central_difference():
         h = 1e-6
         expected = (value(flat + h * direction) - value(flat - h * direction)) / (2 * h)
         np.testing.assert_allclose(jnp.vdot(gradient, direction), expected, rtol=1e-4)
+
+
+class LinearNetwork(NamedTuple):
+    """A network that is a tuple and a function."""
+
+    weight: jax.Array
+
+    def __call__(self, x):
+        return x @ self.weight
+
+
+def test_a_network_may_be_a_tuple_that_is_a_function():
+    apg = learning.Apg(
+        batch=2,
+        horizon=2,
+        updates=1,
+        policy_network=lambda key, sizes, dtype, factor: LinearNetwork(jnp.ones((sizes[0], 1))),
+    )
+    training = learning.Training(apg, ENV)
+    assert len(list(training.run())) == 1
+    assert isinstance(training.state.policy.mean, LinearNetwork)
+    with pytest.raises(ArgumentError, match="network of the policy is LinearNetwork"):
+        learning.policy_arrays(training)

@@ -96,6 +96,11 @@ def trained(network):
     return learning.Training(apg, CART_POLE)
 
 
+def batch_of(n, axes):
+    batch = envs.vectorize(CART_POLE, axes)
+    return lambda params: batch.reset(params, jax.random.split(KEY, n))
+
+
 def stepped(action):
     params = CART_POLE.default_params()
     return CART_POLE.step(params, CART_POLE.reset(params, KEY), action)
@@ -221,10 +226,37 @@ REFUSED = {
     "training is 'int', expected a Training": lambda: learning.policy_arrays(5),
     "arrays has no 'mean'": lambda: learning.numpy_policy({}),
     "episodes is 2.5, expected an integer": lambda: learning.evaluate(
-        CART_POLE, CART_POLE.default_params(), None, KEY, 2.5
+        CART_POLE, CART_POLE.default_params(), jnp.sin, KEY, 2.5
     ),
     "key has shape () and dtype int64, expected one key of": lambda: learning.evaluate(
-        CART_POLE, CART_POLE.default_params(), None, 0
+        CART_POLE, CART_POLE.default_params(), jnp.sin, 0
+    ),
+    "policy is None, expected a function": lambda: learning.evaluate(
+        CART_POLE, CART_POLE.default_params(), None, KEY
+    ),
+    "env is 'Vectorized', expected an Env": lambda: learning.motions(
+        envs.vectorize(CART_POLE), CART_POLE.default_params(), jnp.sin, KEY
+    ),
+    "every is 1.5, expected an integer": lambda: next(trained(None).run(every=1.5)),
+    "evaluation is 'int', expected an Evaluations": lambda: next(trained(None).run(evaluation=3)),
+    "observation is 'a', expected an array": lambda: trained(None).policy()("a"),
+    "updates lead to": lambda: learning.Training(
+        learning.Ppo(batch=2, horizon=2, hidden=(4,), minibatches=4, updates=2**62), CART_POLE
+    ),
+    "makes a network that fails for observations (2, 5): ": lambda: trained(lambda *x: None),
+    "makes a network that fails for observations (2, 5): tuple": lambda: trained(lambda *x: ()),
+    "makes a network with a leaf of int64": lambda: trained(lambda *x: (jnp.zeros(3, int),)),
+    "array of params has shape (7,), expected 4 rows on axis 0": lambda: batch_of(4, axes=0)(
+        jnp.zeros(7)
+    ),
+    "model.gravity of params has shape (3,), expected 2 rows": lambda: batch_of(
+        2, randomised("model.gravity", envs.Uniform(np.zeros(3), np.ones(3))).axes
+    )(CART_POLE.default_params()),
+    "params_axes is {'a': 0}, expected the axes": lambda: batch_of(2, {"a": 0})(
+        CART_POLE.default_params()
+    ),
+    "without 'force', expected parameters such as default_params() of CartPole": lambda: (
+        CART_POLE.reset(envs.ArmReach().default_params(), KEY)
     ),
     "models is None, expected a sequence of Model": lambda: padded.pad(None),
     "models is 5, expected a sequence of Model": lambda: padded.alike(5),

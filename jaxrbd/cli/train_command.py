@@ -263,8 +263,9 @@ def _function(text: str) -> Callable[[Record], object]:
         sys.path.append(os.getcwd())
     try:
         found = getattr(importlib.import_module(module), name, None)
-    except ImportError as error:
-        raise ArgumentError(f"--report {text}: {error}") from error
+    except Exception as error:  # whatever the module raises
+        message = f"--report {text}: {type(error).__name__}: {error}"
+        raise ArgumentError(message) from error
     if not callable(found):
         raise ArgumentError(f"--report {text}: the module {module!r} has no function {name!r}")
     return found

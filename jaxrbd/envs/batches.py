@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 from jax import Array
 from jax.sharding import Mesh
 from jax.typing import ArrayLike
@@ -86,7 +87,9 @@ class Vectorized(Wrapper):
 
         `keys`: n keys of `jax.random.key`, or of `jax.random.PRNGKey` as an array with n rows.
         """
-        return self._mapped(self.env.reset)(params, arguments.typed_keys(keys, "keys", 1))
+        keys = arguments.typed_keys(keys, "keys", 1)
+        self._check_rows(params, len(keys))
+        return self._mapped(self.env.reset)(params, keys)
 
     def step(self, params: Params, state: State, action: ArrayLike) -> State:
         """The states (n) after one step with the actions (n, action_size)."""
@@ -99,7 +102,33 @@ class Vectorized(Wrapper):
                 f"action has shape {action.shape}, expected {(n, self.action_size)}: one action "
                 f"per environment"
             )
+        self._check_rows(params, n)
         return self._mapped(self.env.step)(params, state, action)
+
+    def _check_rows(self, params: Params, n: int) -> None:
+        """Raise ArgumentError for parameters with axes that do not have n rows."""
+
+        def check(path: Any, axis: int | None, part: Any) -> None:
+            if axis is None:
+                return
+            for x in jax.tree.leaves(part):
+                shape = np.shape(x)
+                if not (axis < len(shape) and shape[axis] == n):
+                    name = jax.tree_util.keystr(path).removeprefix(".")
+                    raise ArgumentError(
+                        f"{name or 'an array'} of params has shape {shape}, expected {n} rows on "
+                        f"axis {axis}: one for each environment of the batch"
+                    )
+
+        try:
+            jax.tree_util.tree_map_with_path(check, self.params_axes, params, is_leaf=_is_none)
+        except ArgumentError:
+            raise
+        except (TypeError, ValueError):
+            raise ArgumentError(
+                f"params_axes is {self.params_axes!r}, expected the axes of envs.randomise for "
+                f"{described(params)}"
+            ) from None
 
     def _mapped(self, function: Callable[..., State]) -> Callable[..., State]:
         """`jax.vmap` of a function of the parameters and of arguments with one row per environment.

@@ -403,6 +403,11 @@ def _check_settings(env: Env, params: Params) -> None:
             f"default_params() of {type(env).__name__}"
         )
     for name, shapes in env.shapes(params).items():
+        if not hasattr(params, name):
+            raise ArgumentError(
+                f"params is {described(params)} without {name!r}, expected parameters such as "
+                f"default_params() of {type(env).__name__}"
+            )
         found = np.shape(getattr(params, name))
         if found not in shapes:
             expected = " or ".join(map(str, shapes))

@@ -29,6 +29,7 @@ from jaxtyping import Float, PRNGKeyArray
 from ..envs import State, Vectorized
 from ..envs.environment import Observation
 from ..errors import ArgumentError
+from ..model import arguments
 from . import networks
 from .networks import Policy, PolicyNetwork, act, new_policy, no_statistics, with_observations
 from .optimiser import Adam
@@ -96,15 +97,9 @@ class Imitation:
         """
         key, policy_key, reset_key = jax.random.split(key, 3)
         states, dtype = start(env, params, reset_key, self.batch), params.model.dtype
-        for name, function in (("teacher", self.teacher), ("weights", self.weights)):
-            if function is None:
-                continue
-            shape, expected = function(states.observation).shape, (self.batch, env.action_size)
-            if shape != expected:
-                raise ArgumentError(
-                    f"{name} gives an array of the shape {shape} for a batch of observations, "
-                    f"expected {expected}"
-                )
+        for name in ("teacher", "weights"):
+            if getattr(self, name) is not None:
+                self._given(name, states.observation, (self.batch, env.action_size))
         size = networks.observation_size(
             self.policy_observation, states.observation, "policy_observation"
         )
@@ -122,7 +117,12 @@ class Imitation:
     def update(
         self, env: Vectorized, params: Any, state: ImitationState
     ) -> tuple[ImitationState, dict[str, Float[Array, ""]]]:
-        """The state after one update, and its metrics; `loss` is L of the last part."""
+        """The state after one update, and its metrics.
+
+        `loss` is L of the last part. `weights` is the mean of the weights, if the algorithm has
+        some; NaN if a weight is negative or not finite. Raises ArgumentError for a result of the
+        teacher or of `weights` that does not have one row per observation.
+        """
         key, noise_key, control_key, order_key = jax.random.split(state.key, 4)
         dtype, k = state.policy.log_std.dtype, env.action_size
         noise = jax.random.normal(noise_key, (self.horizon, self.batch, k), dtype)
@@ -133,13 +133,20 @@ class Imitation:
         def actions(observation: Observation, noise: Array) -> Array:
             name = self.policy_observation
             by_student = act(state.policy, state.statistics, observation, noise, name)
-            return jnp.where(by_teacher, self.teacher(observation), by_student)
+            taught = self._given("teacher", observation, (self.batch, k))
+            return jnp.where(by_teacher, taught, by_student)
 
         states, window = roll(env, params, state.states, actions, noise)
         seen = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), window.observation)
         statistics = with_observations(state.statistics, window.observation)
-        wanted = lax.stop_gradient(self.teacher(seen))
-        weights = jnp.ones_like(wanted) if self.weights is None else self.weights(seen)
+        shape = self.update_steps, k
+        wanted = lax.stop_gradient(self._given("teacher", seen, shape))
+        weights, reported = jnp.ones_like(wanted), {}
+        if self.weights is not None:
+            weights = self._given("weights", seen, shape)
+            valid = jnp.all((weights >= 0) & jnp.isfinite(weights))
+            reported = {"weights": jnp.where(valid, jnp.mean(weights), jnp.nan)}
+            weights = jnp.where(valid, weights, 0)  # so no other metric is NaN
 
         def step(carry: tuple, rows: Array) -> tuple[tuple, tuple[Array, Array]]:
             mean, optimiser = carry
@@ -169,6 +176,7 @@ class Imitation:
             "loss": errors[-1],
             "gradient_norm": norms[-1],
             "diverged": window.diverged_steps,
+            **reported,
         }
         return ImitationState(
             policy=state.policy._replace(mean=mean),
@@ -185,6 +193,16 @@ class Imitation:
         """The actions of the student without noise."""
         noise = jnp.zeros_like(state.policy.log_std)
         return act(state.policy, state.statistics, observation, noise, self.policy_observation)
+
+    def _given(self, name: str, observation: Observation, shape: tuple[int, int]) -> Array:
+        """The result of `teacher` or `weights`, one row per observation."""
+        found = arguments.as_array(getattr(self, name)(observation), f"the result of {name}")
+        if found.shape != shape:
+            raise ArgumentError(
+                f"{name} gives an array of the shape {found.shape} for {shape[0]} observations, "
+                f"expected {shape}"
+            )
+        return found
 
     def _adam(self) -> Adam:
         steps = self.updates * self.epochs * self.minibatches

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -55,8 +55,8 @@ def apply(layers: Any, x: Float[Array, "... m"]) -> Float[Array, "... n"]:
     `layers`: a `Network`, with the activation function elu between its layers, or another network
     that a `PolicyNetwork` makes.
     """
-    if not isinstance(layers, tuple):
-        return layers(x)
+    if callable(layers):  # also a tuple with names that is a function
+        return cast("Callable[[Array], Array]", layers)(x)
     for layer in layers[:-1]:
         x = jax.nn.elu(plus(x @ layer.weight, layer.bias))
     return plus(x @ layers[-1].weight, layers[-1].bias)
@@ -86,6 +86,7 @@ class Statistics(NamedTuple):
 
     def normalise(self, x: Float[Array, "... n"]) -> Float[Array, "... n"]:
         """The observations, shifted and scaled to the mean 0 and the variance 1."""
+        x = arguments.as_array(x, "observation")
         if x.shape[-1:] != self.mean.shape:
             n = self.mean.size
             raise ArgumentError(f"observation has shape {x.shape}, expected (..., {n})")
@@ -188,8 +189,19 @@ def new_policy(
             raise ArgumentError(
                 f"policy_network makes a network with the leaf {leaf!r}, expected arrays only"
             )
+        if jnp.result_type(leaf) != dtype:
+            raise ArgumentError(
+                f"policy_network makes a network with a leaf of {jnp.result_type(leaf)}, expected "
+                f"{jnp.dtype(dtype)}, the dtype of the environment"
+            )
     one = jax.ShapeDtypeStruct((2, sizes[0]), dtype)
-    found = jax.tree.map(jnp.shape, jax.eval_shape(apply, mean, one))
+    try:
+        found = jax.tree.map(jnp.shape, jax.eval_shape(apply, mean, one))
+    except (AttributeError, IndexError, TypeError, ValueError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ArgumentError(
+            f"policy_network makes a network that fails for observations {one.shape}: {reason}"
+        ) from error
     if found != (2, sizes[-1]):
         raise ArgumentError(
             f"policy_network makes a network that returns the shape {found} for observations "
@@ -205,7 +217,7 @@ def policy_layers(policy: Policy) -> Network:
     """
     if hasattr(policy.mean, "as_layers"):
         return policy.mean.as_layers()
-    if not isinstance(policy.mean, tuple):
+    if callable(policy.mean) or not isinstance(policy.mean, tuple):
         raise ArgumentError(
             f"the network of the policy is {type(policy.mean).__name__}, expected layers: a "
             "training without policy_network"

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Float
 
@@ -54,6 +55,11 @@ class Adam(NamedTuple):
 
     def _chain(self) -> Any:
         optax = optax_module()
+        most = np.iinfo(jnp.result_type(int)).max
+        if self.updates > most:
+            raise ArgumentError(
+                f"updates lead to {self.updates} steps of Adam, expected at most {most}"
+            )
         rates = self.learning_rate, self.last_learning_rate
         rate = optax.linear_schedule(*rates, max(self.updates, 1))
         return optax.chain(

@@ -143,8 +143,9 @@ class Training:
         Raises TrainingError, which names the update and the metric, if a metric other than the
         return is not finite, and if all steps of an update diverged (`envs.State.diverged`).
         """
-        if every < 1:
-            raise ArgumentError(f"every is {every}, expected 1 or more")
+        arguments.require_counts(every=every)
+        if evaluation is not None:
+            arguments.require_type(evaluation, "evaluation", Evaluations)
         evaluated = None if evaluation is None else (evaluation.every, self._evaluation(evaluation))
         while len(self.records) < self.algorithm.updates and not self.reached(evaluation):
             count = len(self.records) + 1
@@ -400,6 +401,7 @@ def motions(
     def measure(states: State) -> Array:
         return env.configuration(states.physics)
 
+    arguments.require_type(env, "env", Env)
     first, after, running = _episodes(env, params, policy, key, episodes, measure)
     q = jnp.concatenate([first[None], after])
     last = jnp.minimum(jnp.arange(len(q))[:, None], jnp.sum(running, axis=0)[None])
@@ -420,6 +422,8 @@ def _episodes(
     The third result (steps, n) states which episodes had not ended before the step.
     """
     arguments.require_counts(episodes=episodes)
+    if not callable(policy):
+        raise ArgumentError(f"policy is {described(policy)}, expected a function of observations")
     key = arguments.typed_keys(key, "key", 0)
     batch = vectorize(env, params_axes)
 

@@ -299,7 +299,9 @@ class Model(eqx.Module):
         return f"Model({self.name!r}, nb={self.nb}, nq={self.nq}, nv={self.nv})"
 
     def __repr__(self) -> str:
-        return f"{self._named[:-1]}, frames={len(self.frame_names)}, dtype={self.dtype.name})"
+        # The leaves of a model may be other objects, such as the axes of `jax.vmap`.
+        dtype = getattr(self.inertia, "dtype", None)
+        return f"{self._named[:-1]}, frames={len(self.frame_names)}, dtype={dtype})"
 
 
 def require_one_robot(model: Model) -> None:
