@@ -73,7 +73,7 @@ def convex_hull(
     - `rounding` () in m: of the result;
     - `most_vertices`: the largest number of vertices of the result, from 4 to 256.
 
-    If the hull has more vertices than that, the result has those of them that are farthest from
+    If the hull has more than `most_vertices` vertices, the result has those that are farthest from
     each other. The error is then the largest distance of a point from the result; else it is 0.
     With the error as rounding, the shape contains all points.
 
