@@ -171,3 +171,11 @@ def test_tensorboard_reads_the_files_of_a_continued_training(tmp_path):
     found = accumulator.EventAccumulator(str(tmp_path)).Reload()
     assert [(x.step, x.value) for x in found.Scalars("reward")] == [(36, 0.25), (72, 8.0)]
     assert [(x.step, x.value) for x in found.Scalars("return")] == [(72, 7.0)]
+
+
+def test_a_module_of_a_report_that_fails_is_named(small_task, tmp_path, monkeypatch, capsys):
+    (tmp_path / "failing_log.py").write_text("1 / 0")
+    monkeypatch.chdir(tmp_path)
+    assert cli.main([*small_task, "--report", "failing_log:write"]) == 1
+    error = capsys.readouterr().err
+    assert "jaxrbd: error: --report failing_log:write: ZeroDivisionError: division" in error
