@@ -416,3 +416,20 @@ def test_faults_of_scenes_are_named(fault):
     scenes, message = SCENE_FAULTS[fault]
     with pytest.raises(rbd.ArgumentError, match=message):
         padded.pad_scenes(padded.pad([one(), one()]), scenes)
+
+
+def test_it_is_known_which_contacts_act():
+    """A padding contact has a finite margin, so results and derivatives are finite."""
+    robots = padded.pad([zoo.build(["free_flyer"], [-1]), zoo.build(["prismatic"], [-1])])
+    scenes = padded.pad_scenes(
+        robots,
+        [
+            contact.Scene(["l0"], 0.1, material=contact.Material(margin=0.02)),
+            contact.Scene(["l0"], 0.1),
+        ],
+    )
+    margin = jax.vmap(lambda scene: scene.margin)(scenes.scene)
+    acting = jax.vmap(padded.scenes.acting_contacts)(scenes.scene)
+    assert not np.all(scenes.has_contact)
+    np.testing.assert_array_equal(acting, scenes.has_contact)
+    np.testing.assert_array_equal(np.sort(np.ravel(margin)), [-1e6, -1e6, 0.0, 0.02])

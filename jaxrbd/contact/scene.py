@@ -315,7 +315,7 @@ class Scene(eqx.Module):
     @property
     def margin(self) -> Array:
         """The margin of each contact, (n + m,); errors as for `friction`."""
-        return self._per_contact(self.material.margin, "margin")
+        return self._per_contact(self.material.margin, "margin", _MARGIN)
 
     def spin(self, normal: Float[Array, "contacts 3"]) -> Float[Array, "contacts s 3"]:
         """The matrix of each contact that makes velocities of friction of its angular velocity.
@@ -344,13 +344,18 @@ class Scene(eqx.Module):
         projection = n * jnp.swapaxes(n, 1, 2)
         return torsional * projection + rolling * (one - projection)
 
-    def _per_contact(self, value: arguments.Parameter, name: str) -> Array:
+    def _per_contact(
+        self,
+        value: arguments.Parameter,
+        name: str,
+        requirement: arguments.Requirement = arguments.NOT_NEGATIVE,
+    ) -> Array:
         x = jnp.asarray(value)
         if x.shape not in ((), (self.size,)):
             raise ArgumentError(
                 f"{name} has shape {x.shape}, expected () or ({self.size},), one value per contact"
             )
-        return jnp.broadcast_to(arguments.NOT_NEGATIVE.or_nan(x), (self.size,))
+        return jnp.broadcast_to(requirement.or_nan(x), (self.size,))
 
     @classmethod
     def from_shapes(
@@ -429,6 +434,12 @@ class Scene(eqx.Module):
     def astype(self, dtype: DTypeLike) -> Scene:
         """The scene with all floating-point parameters cast to `dtype`."""
         return cast(self, dtype)
+
+
+# The margin in m of a contact of `padded.pad_scenes` that its robot does not have: so it acts at no
+# distance that occurs. It is finite, because derivatives of an infinite distance would be NaN.
+PADDING_MARGIN = -1e6
+_MARGIN = arguments.Requirement("0 or more", lambda x: (x >= 0) | (x == PADDING_MARGIN))
 
 
 def scene_for(model: Model, scene: Scene) -> Scene:

@@ -17,16 +17,13 @@ from jaxtyping import Bool
 from .._math.cast import as_array
 from ..collision import PlacedShape
 from ..contact import CollisionPairs, Material, Scene
+from ..contact.scene import PADDING_MARGIN
 from ..contact.shape_pairs import GROUND
 from ..errors import ArgumentError
 from ..model.arguments import require_type, sequence
 from ..spatial import Pose
 from .common_tree import WORLD
 from .robots import PaddedRobots, marked
-
-# The margin of a padding contact in m, so that it acts at no distance that occurs. It is finite,
-# because derivatives of an infinite distance would be NaN.
-_NEVER = -1e6
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -52,7 +49,7 @@ class PaddedScenes:
 
 def acting_contacts(scene: Scene) -> Bool[Array, " contacts"]:
     """Which contacts of a padded scene are those of its robot, for one robot as inside `vmap`."""
-    return scene.margin > _NEVER / 2
+    return scene.margin != PADDING_MARGIN
 
 
 def pad_scenes(robots: PaddedRobots, scenes: Sequence[Scene]) -> PaddedScenes:
@@ -218,7 +215,7 @@ def _material(scene: Scene, contacts: np.ndarray, size: int) -> Material:
     material = scene.material
     fields = {
         "friction": _at(contacts, scene.friction, size),
-        "margin": _at(contacts, scene.margin, size, _NEVER),
+        "margin": _at(contacts, scene.margin, size, PADDING_MARGIN),
     }
     for name in ("torsional", "rolling"):
         if (value := getattr(material, name)) is not None:
