@@ -140,12 +140,13 @@ def test_a_clearance_does_not_matter_where_it_is_satisfied():
 def test_the_derivative_of_a_solution_at_an_obstacle():
     """The tip slides along the obstacle; a change of the margin moves it outwards."""
     n = np.array([0.6, -0.8, 0.0])
+    solve = solver()  # not while tracing: it is kept for other tests
 
     def position(angle, margin):
         target = jnp.asarray(OBSTACLE) + 0.1 * jnp.stack(
             [jnp.cos(angle), jnp.sin(angle), 0 * angle]
         )
-        found = solver()(target, jnp.array([-0.5, 1.0]), margin)
+        found = solve(target, jnp.array([-0.5, 1.0]), margin)
         x, y = found.q[0], found.q[0] + found.q[1]
         return jnp.stack([jnp.cos(x) + jnp.cos(y), jnp.sin(x) + jnp.sin(y), 0 * x])
 

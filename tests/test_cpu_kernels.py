@@ -1,11 +1,13 @@
 """Programs for a CPU: bounds of their kernels, which cost compilation time and single calls."""
 
+import os
 import re
 
 import jaxlib.version
 import pytest
 
 from benchmarks.studies import common
+from support import xla_flags
 
 # Kernels of the programs of the quadruped in float64, with a batch of 64.
 BOUNDS = {
@@ -50,12 +52,17 @@ NEWER_BOUNDS = {
 
 
 @pytest.fixture
-def as_for_users(monkeypatch):
+def as_for_users(monkeypatch, request):
     """Dtypes are promoted as for users, in processes of their own.
 
-    These have the XLA flags of the tests. With `QUICK_COMPILATION`, a program has the same kernels.
+    Slow tests compile as for users too. With the XLA flags of the other tests, a large program has
+    more kernels: the gradient of a contact step 495, not 475.
     """
     monkeypatch.delenv("JAX_NUMPY_DTYPE_PROMOTION", raising=False)
+    if request.node.get_closest_marker("slow"):
+        quick = xla_flags.as_arguments(xla_flags.known_flags(xla_flags.QUICK_COMPILATION))
+        flags = os.environ.get("XLA_FLAGS", "").split()
+        monkeypatch.setenv("XLA_FLAGS", " ".join(x for x in flags if x not in quick))
 
 
 def counted(robot, jobs):

@@ -72,6 +72,12 @@ def test_a_loaded_program_is_the_mapped_function(name, tmp_path):
         jax.tree.map(partial(close, tolerance=TOLERANCE.get(name, 1e-14)), found, wanted)
 
 
+def test_a_contact_step_has_a_program_for_all_batch_sizes():
+    model = zoo.small()
+    program = rbd.io.export_batched(ALGORITHMS["contact_step"], model, *zoo.state(model))
+    assert {str(x.shape[0]) for x in program.out_avals} == {"b"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["rnea", "forward_dynamics"])
 def test_derivatives_of_a_loaded_program(name, tmp_path):

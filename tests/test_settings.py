@@ -96,12 +96,31 @@ def test_optimal_control_with_bounds():
         assert found.us.shape == (5, 1)
 
 
-@pytest.mark.parametrize("name", nightly.all_but(["ArmReach"], envs.__all__))
+ENVIRONMENTS = {
+    "ArmReach": envs.ArmReach,
+    "Asymmetric": lambda: envs.Asymmetric(envs.QuadrupedTrot(), "linear_velocity"),
+    "CartPoleSwingUp": envs.CartPoleSwingUp,
+    "DoublePendulumSwingUp": envs.DoublePendulumSwingUp,
+    "History": lambda: envs.History(envs.CartPoleSwingUp(), 2),
+    "Hopper": envs.Hopper,
+    "HumanoidStand": envs.HumanoidStand,
+    "HumanoidWalk": envs.HumanoidWalk,
+    "QuadrupedJoystick": envs.QuadrupedJoystick,
+    "QuadrupedStand": envs.QuadrupedStand,
+    "QuadrupedTrot": lambda: envs.QuadrupedTrot(rough=True),
+}
+WITHOUT_ROBOT = {"Env", "MjcfTask", "MjcfWalk", "PaddedWalk"}  # base classes, and of files
+
+
+def test_the_table_has_all_environments():
+    kinds = (x for x in map(envs.__dict__.get, envs.__all__) if isinstance(x, type))
+    names = {kind.__name__ for kind in kinds if issubclass(kind, envs.Env)}
+    assert names - WITHOUT_ROBOT == ENVIRONMENTS.keys()
+
+
+@pytest.mark.parametrize("name", nightly.all_but(["ArmReach"], ENVIRONMENTS))
 def test_environments(name):
-    kind = getattr(envs, name)
-    if not (isinstance(kind, type) and issubclass(kind, envs.Env)) or name in ("Env", "MjcfWalk"):
-        return
-    env = kind(rough=True) if name == "QuadrupedTrot" else kind()
+    env = ENVIRONMENTS[name]()
     params = env.default_params()
     state = jax.eval_shape(env.reset, params, jax.random.key(0))
     jax.eval_shape(env.step, params, state, jnp.zeros(env.action_size))

@@ -156,7 +156,10 @@ def free_body():
 
 @functools.cache
 def simulation(supported):
-    """The compiled function (scene, q, v) to the last state, all energies and the last forces."""
+    """The compiled function (scene, q, v) to the last state, all energies and the mean forces.
+
+    The forces are those of the second half of the time.
+    """
     model = free_body()
 
     def simulate(scene, q, v):
@@ -166,7 +169,7 @@ def simulation(supported):
             return (step.q, step.v), (energy, step.impulse / DT, step.residual)
 
         state, (energy, forces, residual) = jax.lax.scan(advance, (q, v), length=supported)
-        return *state, energy, forces[-1], residual
+        return *state, energy, jnp.mean(forces[supported // 2 :], axis=0), residual
 
     return jax.jit(simulate)
 
@@ -216,7 +219,9 @@ def test_a_shape_comes_to_rest(case):
     if kind in ("box", "cylinder", "hull"):
         assert np.max(np.abs(v)) < 1e-6
     weight = 2.0 * 9.81
-    np.testing.assert_allclose(np.sum(forces, axis=0)[2], weight, rtol=1e-3)
+    # An ellipsoid rolls to and fro: its centre rises and falls with less than 0.25 m/s.
+    change = 2.0 * 2 * 0.25 / (750 * DT) / weight if kind == "ellipsoid" else 0.0
+    np.testing.assert_allclose(np.sum(forces, axis=0)[2], weight, rtol=1e-3 + change)
     assert abs(lowest(kind, q)) < 1e-4
 
 

@@ -563,8 +563,8 @@ def _matrices(partition: Partition, problem: Problem) -> _Matrices:
         M = jnp.where(((i == j) & (dofs == nv)[:, None])[..., None], 1, M)
     # The components and the contacts become one axis of rows, (d k, m + t + 1, b, s).
     parts = [J.reshape(J.shape[0] * J.shape[1], *J.shape[2:]), K, M]
-    shape = np.broadcast_shapes(*(x.shape[1:] for x in parts))
-    rows = jnp.concatenate([jnp.broadcast_to(x, (len(x), *shape)) for x in parts])
+    size = next((x.shape[-1] for x in parts if x.shape[-1] != 1), 1)  # of the batch
+    rows = jnp.concatenate([jnp.broadcast_to(x, (*x.shape[:-1], size)) for x in parts])
     return _Matrices(rows, m)
 
 

@@ -113,10 +113,10 @@ class GaitPostures(NamedTuple):
         places = jnp.asarray(self.places)
         turned = jnp.stack([-places[:, 1], places[:, 0]], axis=1)
         # The length of a step: the way of the base while the foot stands.
-        length = (command[:2] + command[2] * turned) * period / 2
+        length = (command[None, :2] + command[2] * turned) * period / 2
         along, aside = self._pendulum(gait, time)
         ahead, rise = self._swings(gait, time)
-        level = (ahead - along)[:, None] * length + aside
+        level = (ahead - along)[:, None] * length + aside[None]
         return jnp.concatenate([level, height * rise[:, None]], axis=1)
 
     def turns(
@@ -175,9 +175,9 @@ class GaitPostures(NamedTuple):
         The other arguments are as for `displacements`.
         """
         displacements = self.displacements(gait, time, command)
-        turns = self.turns(gait, time, command)[:, None] * jnp.asarray(self.turning)
+        turns = self.turns(gait, time, command)[:, None] * jnp.asarray(self.turning)[None]
         postures = jax.vmap(self._interpolated)(displacements) + turns
-        return home + jnp.sum(jnp.asarray(self.legs) * (postures - home), axis=0)
+        return home + jnp.sum(jnp.asarray(self.legs) * (postures - home[None]), axis=0)
 
     @jax.jit
     def extreme_positions(
