@@ -34,7 +34,7 @@ SOLVED = """
 """.split()
 TOLERANCE = {
     **dict.fromkeys(SOLVED, 1e-13),
-    **dict.fromkeys(("close_loops", "contact_step"), 1e-11),
+    **dict.fromkeys(("close_loops", "contact_step", "contact_step_derivatives"), 1e-11),
     "touch": 1e-11,  # of a contact_step
 }
 

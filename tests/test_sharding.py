@@ -156,7 +156,7 @@ def test_derivatives_of_what_is_shared_are_one_sum(one):
 # Where the axes of the mesh are Explicit, JAX 0.10 raises these exceptions.
 LOOPS = {
     "close_loops": "ValueError",
-    "contact_step": "ShardingTypeError",
+    "contact_step": "ValueError",
     "variational_midpoint": "ValueError",
 }
 
