@@ -170,6 +170,50 @@ def test_two_legs_that_touch_each_other():
     assert np.all(np.linalg.norm(step.impulse, axis=1) > 0)
 
 
+@functools.cache
+def sliding():
+    """The matrices of a step as a function of a line of q, v and tau: a sphere slides."""
+    model = zoo.build(["revolute", "revolute"], [-1, 0], seed=1)
+    free = np.full(2, np.inf)
+    model = dataclasses.replace(model, lower_position_limit=-free, upper_position_limit=free)
+    q, v, tau, _ = zoo.state(model, 1)
+    material = Material(friction=0.3)
+    scene = Scene(("l1",), 0.1, [(0.5, 0.4, 0.3)], ground=GROUND, material=material)
+    nearest = np.min(contact.contact_points(model, scene, q, v).distance)
+    scene = eqx.tree_at(lambda s: s.ground.offset, scene, np.asarray(nearest + 1e-3))
+
+    def matrices(t):
+        direction = jnp.array([0.3, -0.7])
+        start = q + t * direction, v - t * direction, tau + 2 * t * direction
+        return contact.contact_step_derivatives(model, scene, *start, DT)
+
+    return matrices
+
+
+def test_the_matrices_have_derivatives():
+    """By JAX, beside differences. JAX does not differentiate the solver."""
+    matrices = sliding()
+    both = jax.jit(lambda t: jax.jvp(matrices, (t,), (jnp.ones(()),)))
+    found, rates = both(jnp.zeros(()))
+    assert np.max(np.abs(found.A)) > 10  # the velocity that leaves the ground, by the distance
+    differences = zoo.slope(lambda t: list(both(t)[0]), 1e-4)
+    for name, rate, expected in zip(rates._fields, rates, differences, strict=True):
+        scale = np.max(np.abs(expected))
+        close(rate / scale, expected / scale, 1e-7, name)
+
+
+@pytest.mark.slow
+def test_the_matrices_have_derivatives_in_reverse_mode():
+    matrices, zero = sliding(), jnp.zeros(())
+    weights = jax.tree.map(jnp.cos, jax.jit(matrices)(zero))
+
+    def total(t):
+        return sum(map(jnp.vdot, weights, matrices(t)))
+
+    by_reverse, by_forward = jax.jit(lambda t: (jax.grad(total)(t), jax.jacfwd(total)(t)))(zero)
+    close(by_reverse / by_forward, 1.0, 1e-11)
+
+
 def test_columns_without_a_common_row_share_a_tangent():
     """The products of a sparse matrix with the tangents have all of its entries."""
     rng = np.random.default_rng(0)

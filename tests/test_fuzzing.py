@@ -26,7 +26,7 @@ from support import zoo
 from support.urdf_text import EVERYTHING
 from support.zoo import assert_identical
 
-FEW = range(100)
+FEW = [*range(100), 593, 1186]  # 593: a large shape without entries; 1186: a long name
 MANY = range(100, 2100)
 # Loading takes milliseconds. The limit is for a machine under load.
 LIMIT = 10.0  # s

@@ -22,12 +22,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .._math.linear import einsum, matmul
 from .._math.rows import take_rows
+from .._math.rules import custom_jvp
 from ..algorithms.common_frame import dof_columns
 from ..algorithms.kinematics import Kinematics, forward_kinematics, root_centred
 from ..algorithms.rnea_derivatives import rnea_derivatives
@@ -38,7 +39,15 @@ from ..model import Model
 from ..model.joint_space import independent_joint_force
 from ..tendons import Tendons
 from .contacts import contact_bodies, contact_wrenches
-from .convex import checked_options, compiled_step, impulses_at, laws_and_motion, solve
+from .convex import (
+    checked_options,
+    compiled_step,
+    differentiable_velocity,
+    impulses_at,
+    laws_and_motion,
+    solve,
+    unbalanced_momentum,
+)
 from .free_motion import free_motion, move
 from .inverse_inertia import inverse_inertias
 from .joint_terms import Servo
@@ -82,8 +91,9 @@ def contact_step_derivatives(
     laws, motion = laws_and_motion(model, scene, kinematics, v, dt, options, *terms)
     conservative = model.with_dissipation(False)
     operands = conservative, scene, kinematics, laws, v, motion.start, tau, dt, f_ext, options
-    solved, conductance, factor = solve(*operands)
-    v_next = solved.v
+    solved, conductance, factor = solve(*lax.stop_gradient(operands))
+    unbalanced = unbalanced_momentum(*operands[:-1], conductance)
+    v_next = differentiable_velocity(unbalanced, solved.v, factor)
 
     def impulses(q: Array, v: Array) -> tuple[Array, Array]:
         """At v_next: the contact wrenches (nb, 6) in the bodies, and all other impulses (nv,)."""
@@ -135,7 +145,7 @@ def contact_step_derivatives(
     G_v = dt * by_rnea.dtau_dv - matmul(by_rnea.M, start_by_v)
     if constraints or tendons is not None:
         G_v = G_v - generalized(jax.jacfwd(impulses, 1)(q, v))
-    inverse_H = matmul(factor.T, factor)
+    inverse_H = _known_inverse(jax.jacfwd(unbalanced)(v_next), matmul(factor.T, factor))
     by_state = -matmul(inverse_H, jnp.concatenate([G_q, G_v], axis=1))
     dv_next = jnp.concatenate([by_state, dt * inverse_H], axis=1)
 
@@ -159,6 +169,18 @@ def contact_step_derivatives(
     AB = matmul(by_v_next, dv_next)
     AB += jnp.concatenate([by_q, by_v, jnp.zeros_like(by_q)], axis=1)
     return StepDerivatives(*end(q, v, v_next), AB[:, : 2 * model.nv], AB[:, 2 * model.nv :])
+
+
+@custom_jvp
+def _known_inverse(H: Array, inverse: Array) -> Array:
+    """The inverse of H, which is known, with derivatives with respect to H."""
+    return inverse
+
+
+@_known_inverse.defjvp
+def _(primals, tangents):
+    inverse = _known_inverse(*primals)
+    return inverse, -matmul(matmul(inverse, tangents[0]), inverse)
 
 
 class _ColumnGroups(NamedTuple):

@@ -28,7 +28,7 @@ of R, and `free_motion.py` the rotation of a step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -302,30 +302,10 @@ def _step(
     conservative = model.with_dissipation(False)
     operands = conservative, scene, kinematics, laws, v, motion.start, tau, dt, f_ext, options
     solved, smoothing_conductance, factor = solve(*lax.stop_gradient(operands))
-    solution = solved.v, solved.impulses, solved.residual, smoothing_conductance, factor
-    solved_v, impulses, residual, smoothing_conductance, factor = stored(solution)
-
-    def unbalanced(v_next):
-        """The change of momentum minus all impulses, (nv,): zero at the solution."""
-        impulses = impulses_at(model, scene, kinematics, laws, v_next, smoothing_conductance)
-        f = impulses.contacts / dt
-        forces = contact_wrenches(model, scene, kinematics, laws.arm, laws.contacts.spin, f)
-        forces = forces if f_ext is None else forces + f_ext
-        a = (v_next - motion.start) / dt
-        momentum = dt * (rnea.unchecked(conservative, kinematics, v, a, forces) - tau)
-        joint_impulse = independent_joint_force(model, kinematics.q, impulses.joints.total)
-        others = matmul(impulses.constraints, laws.K) + matmul(impulses.tendons, laws.J_tendons)
-        if laws.armature is not None:
-            momentum = momentum + dt * (matmul(laws.armature.M, a) + laws.armature.bias)
-        return momentum - joint_impulse - others
-
-    def solve_tangent(linear, b):
-        return lax.custom_linear_solve(
-            linear, b, lambda _, b: matmul(matmul(factor, b), factor), symmetric=True
-        )
-
-    # JAX differentiates the equation `unbalanced(v_next) = 0`, and not the solver.
-    v_next = implicit_root(unbalanced, lambda: solved_v, solve_tangent)
+    solved, smoothing_conductance, factor = stored((solved, smoothing_conductance, factor))
+    impulses, residual = solved.impulses, solved.residual
+    unbalanced = unbalanced_momentum(*operands[:-1], smoothing_conductance)
+    v_next = differentiable_velocity(unbalanced, solved.v, factor)
     q_next, v_end = move(model, motion, kinematics.q, v_next, dt)
     # The value of the solver, with the derivative of `impulses_at`.
     differentiable = impulses_at(model, scene, kinematics, laws, v_next, smoothing_conductance)
@@ -336,6 +316,55 @@ def _step(
     return ContactStep(
         q_next, v_end, distance, contacts[:, :3], moment, joints, rows, -of_tendons, residual
     )
+
+
+def unbalanced_momentum(
+    model: Model,
+    scene: Scene,
+    kinematics: Kinematics,
+    laws: Laws,
+    v: Array,
+    start: Array,
+    tau: Array,
+    dt: Array,
+    f_ext: Array | None,
+    smoothing_conductance: Array | None,
+) -> Callable[[Array], Array]:
+    """The change of momentum minus all impulses, (nv,), as a function of v_next.
+
+    It is zero at the solution. `smoothing_conductance`: from `solve`; other arguments as there.
+    """
+
+    def unbalanced(v_next: Array) -> Array:
+        impulses = impulses_at(model, scene, kinematics, laws, v_next, smoothing_conductance)
+        f = impulses.contacts / dt
+        forces = contact_wrenches(model, scene, kinematics, laws.arm, laws.contacts.spin, f)
+        forces = forces if f_ext is None else forces + f_ext
+        a = (v_next - start) / dt
+        momentum = dt * (rnea.unchecked(model, kinematics, v, a, forces) - tau)
+        joint_impulse = independent_joint_force(model, kinematics.q, impulses.joints.total)
+        others = matmul(impulses.constraints, laws.K) + matmul(impulses.tendons, laws.J_tendons)
+        if laws.armature is not None:
+            momentum = momentum + dt * (matmul(laws.armature.M, a) + laws.armature.bias)
+        return momentum - joint_impulse - others
+
+    return unbalanced
+
+
+def differentiable_velocity(
+    unbalanced: Callable[[Array], Array], solved_v: Array, factor: Array
+) -> Array:
+    """The velocity of the solver, with the derivatives of the root of `unbalanced`.
+
+    JAX differentiates the equation, and not the solver. `factor`: the factor W of `solve`.
+    """
+
+    def solve_tangent(linear, b):
+        return lax.custom_linear_solve(
+            linear, b, lambda _, b: matmul(matmul(factor, b), factor), symmetric=True
+        )
+
+    return implicit_root(unbalanced, lambda: solved_v, solve_tangent)
 
 
 class Laws(NamedTuple):

@@ -66,13 +66,15 @@ class Document:
     def fault(self, element: Element, message: str) -> None:
         """Add a fault of `element`; the message names the link or joint that contains it."""
         owner = self._owner(element)
-        who = "" if owner is None else f"{written_name(owner)} {owner.get('name')!r}: "
+        name = None if owner is None else owner.get("name")
+        shown = name if name is None else clip(name, 120)
+        who = "" if owner is None else f"{written_name(owner)} {shown!r}: "
         self.faults.append(
             RobotFileError(
                 who + message,
                 file=self.file,
                 line=element.sourceline,
-                **({} if owner is None else {written_name(owner): owner.get("name")}),
+                **({} if owner is None else {written_name(owner): name}),
             )
         )
 

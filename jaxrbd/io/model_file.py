@@ -179,8 +179,9 @@ def _model(
         )
     numbers = np.frombuffer(body, saved, count=sum(sizes))
     parts = np.split(numbers, np.cumsum(sizes)[:-1])
+    # `jnp.array` compiles a program, which takes long for a large shape without entries.
     leaves = [
-        jnp.array(x.reshape(shape).astype(wanted)) for x, shape in zip(parts, shapes.values())
+        jax.device_put(x.reshape(shape).astype(wanted)) for x, shape in zip(parts, shapes.values())
     ]
     return jax.tree.unflatten(jax.tree.structure(expected), leaves)
 
