@@ -1,13 +1,11 @@
 """Programs for a CPU: bounds of their kernels, which cost compilation time and single calls."""
 
-import os
 import re
 
 import jaxlib.version
 import pytest
 
 from benchmarks.studies import common
-from support import xla_flags
 
 # Kernels of the programs of the quadruped in float64, with a batch of 64.
 BOUNDS = {
@@ -60,9 +58,7 @@ def as_for_users(monkeypatch, request):
     """
     monkeypatch.delenv("JAX_NUMPY_DTYPE_PROMOTION", raising=False)
     if request.node.get_closest_marker("slow"):
-        quick = xla_flags.as_arguments(xla_flags.known_flags(xla_flags.QUICK_COMPILATION))
-        flags = os.environ.get("XLA_FLAGS", "").split()
-        monkeypatch.setenv("XLA_FLAGS", " ".join(x for x in flags if x not in quick))
+        monkeypatch.delenv("XLA_FLAGS", raising=False)
 
 
 def counted(robot, jobs):

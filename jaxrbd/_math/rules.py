@@ -17,6 +17,7 @@ import jax.extend.core as jax_core
 from jax import Array, core
 from jax.custom_derivatives import SymbolicZero
 from jax.interpreters import ad, batching, mlir
+from jax.typing import ArrayLike
 from jaxtyping import PyTree
 
 Changes = Mapping[int, Array]
@@ -155,7 +156,7 @@ def program_of_call(call: jax_core.JaxprEqn) -> jax_core.ClosedJaxpr:
 
 def _closed(
     function: Callable[..., Array], *like: Any
-) -> tuple[Callable[..., Array], tuple[Array, ...], jax.ShapeDtypeStruct]:
+) -> tuple[Callable[..., Array], tuple[ArrayLike, ...], jax.ShapeDtypeStruct]:
     """The function as a function of (constants, *operands), the constants, and its result's shape.
 
     The constants are the arrays of enclosing functions.
