@@ -40,6 +40,12 @@ def started(episode_steps):
     return env.reset(env.default_params(), jax.random.key(0))
 
 
+def stepped_batch():
+    state, params = started(100), CART_POLE.default_params()
+    keys = jax.random.split(state.key, 3)
+    return CART_POLE.step(params, state._replace(key=keys), jnp.zeros(1))
+
+
 def fitted(max_steps):
     return identification.identify_consistent_inertia(
         ARM, SAMPLES, SAMPLES, SAMPLES, SAMPLES, max_steps=max_steps
@@ -225,6 +231,12 @@ REFUSED = {
     "mesh is 'int', expected a Mesh": lambda: learning.Training(learning.Ppo(), CART_POLE, mesh=5),
     "training is 'int', expected a Training": lambda: learning.policy_arrays(5),
     "arrays has no 'mean'": lambda: learning.numpy_policy({}),
+    "arrays is None, expected a Mapping": lambda: learning.numpy_policy(None),
+    "training is 'float', expected a Training": lambda: learning.policy_description(3.0),
+    "params is 'int', expected parameters with": lambda: envs.gymnasium_vector(CART_POLE, 2, 3),
+    "state is 'int', expected a State": lambda: envs.GymnaxEnv(CART_POLE).step(KEY, 4, np.zeros(1)),
+    "state is 'int', expected a BraxState": lambda: envs.BraxEnv(CART_POLE).step(5, np.zeros(1)),
+    "state.key has shape (3,) and dtype key<fry>, expected one key": stepped_batch,
     "episodes is 2.5, expected an integer": lambda: learning.evaluate(
         CART_POLE, CART_POLE.default_params(), jnp.sin, KEY, 2.5
     ),

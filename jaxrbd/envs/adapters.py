@@ -17,7 +17,7 @@ from jax import Array
 from ..errors import ArgumentError
 from ..model import arguments
 from .batches import ResetNextStep, auto_reset, vectorize
-from .environment import Env, Observation, Params, State, checked_env
+from .environment import Env, Observation, Params, State, checked_env, checked_params
 
 
 def gymnasium_vector(
@@ -59,7 +59,7 @@ def gymnasium_vector(
     if mode is None:
         raise ArgumentError(f"autoreset is {autoreset!r}, expected one of {', '.join(modes)}")
     same_step = mode is AutoresetMode.SAME_STEP
-    values = env.default_params() if params is None else params
+    values = env.default_params() if params is None else checked_params(env, params)
     dtype = np.dtype(values.model.dtype)
     batch = vectorize(auto_reset(env) if same_step else ResetNextStep(env), params_axes)
     reset = jax.jit(lambda key: batch.reset(values, jax.random.split(key, size)))
@@ -180,9 +180,8 @@ class GymnaxEnv:
         self, key: Array, state: State, action: Array, params: Params = None
     ) -> tuple[Observation, State, Array, Array, Array, dict[str, Any]]:
         """The observation, the state, the reward, `terminated`, `truncated`, and the infos."""
-        after = auto_reset(self.env).step(
-            self._params(params), state._replace(key=arguments.typed_keys(key, "key", 0)), action
-        )
+        state = _with_key(state, key)
+        after = auto_reset(self.env).step(self._params(params), state, action)
         info = self._info(after)
         return after.observation, after, after.reward, after.terminated, after.truncated, info
 
@@ -190,9 +189,7 @@ class GymnaxEnv:
         self, key: Array, state: State, action: Array, params: Params = None
     ) -> tuple[Observation, State, Array, Array, dict[str, Any]]:
         """As `step`, without a new episode and without `truncated`."""
-        after = self.env.step(
-            self._params(params), state._replace(key=arguments.typed_keys(key, "key", 0)), action
-        )
+        after = self.env.step(self._params(params), _with_key(state, key), action)
         return after.observation, after, after.reward, after.terminated, self._info(after)
 
     def action_space(self, params: Params = None) -> Box:
@@ -287,6 +284,7 @@ class BraxEnv:
 
     def step(self, state: BraxState, action: Array) -> BraxState:
         """The state after one step; entries that wrappers added to `metrics` and `info` stay."""
+        arguments.require_type(state, "state", BraxState)
         after = self.env.step(self._params(), state.pipeline_state, action)
         return self._state(after, state.metrics, state.info)
 
@@ -298,6 +296,12 @@ class BraxEnv:
         done = state.terminated.astype(state.reward.dtype)
         metrics = {**metrics, **state.reward_terms}
         return BraxState(state, state.observation, state.reward, done, metrics, dict(info))
+
+
+def _with_key(state: State, key: Array) -> State:
+    """The state with the random key of the next step."""
+    arguments.require_type(state, "state", State)
+    return state._replace(key=arguments.typed_keys(key, "key", 0))
 
 
 def _observation(env: Env, params: Params) -> Any:

@@ -224,10 +224,10 @@ class Env(abc.ABC):
         weights that do not fit the reward terms.
         """
         _check_settings(self, params)
-        if not isinstance(state, State):
-            raise ArgumentError(f"state is {described(state)}, expected a State, such as of reset")
+        arguments.require_type(state, "state", State)
         action = _checked_action(self, params.model, action)
-        key, motion_key, sensor_key = jax.random.split(state.key, 3)
+        key = arguments.typed_keys(state.key, "state.key", 0)
+        key, motion_key, sensor_key = jax.random.split(key, 3)
         acts = _finite(action)
         action = where(acts, action, jnp.zeros_like(action))
         physics = _apply(self.advance, params, state.physics, action, motion_key)
@@ -299,6 +299,16 @@ def checked_env(env: Any) -> Env:
     if not isinstance(env, Env):
         raise ArgumentError(f"env is {described(env)}, expected an Env without auto_reset")
     return env
+
+
+def checked_params(env: Env, params: Any) -> Params:
+    """The parameters. Raises ArgumentError if they have no model."""
+    if not isinstance(getattr(params, "model", None), Model):
+        raise ArgumentError(
+            f"params is {described(params)}, expected parameters with the field `model`, such as "
+            f"default_params() of {type(env).__name__}"
+        )
+    return params
 
 
 def name_and_settings(env: Env) -> dict[str, Any]:
@@ -397,11 +407,7 @@ def _check_settings(env: Env, params: Params) -> None:
     if smoothing is not None:
         arguments.parameter(smoothing, "smoothing", ())
         arguments.POSITIVE("smoothing", np.asarray(smoothing))
-    if not isinstance(getattr(params, "model", None), Model):
-        raise ArgumentError(
-            f"params is {described(params)}, expected parameters with the field `model`, such as "
-            f"default_params() of {type(env).__name__}"
-        )
+    checked_params(env, params)
     for name, shapes in env.shapes(params).items():
         if not hasattr(params, name):
             raise ArgumentError(

@@ -59,6 +59,7 @@ def numpy_policy(arrays: Mapping[str, np.ndarray]) -> Callable[[ArrayLike], np.n
     The function takes observations (..., m) and returns actions (..., k). It raises ArgumentError
     for observations of another size, and for objects that are no arrays of floats.
     """
+    arguments.require_type(arrays, "arrays", Mapping)
     for name in ("mean", "scale", "weight_0", "bias_0"):
         if name not in arrays:
             raise ArgumentError(f"arrays has no {name!r}, expected the arrays of policy_arrays")

@@ -16,6 +16,7 @@ from ..envs import Env
 from ..envs.environment import Interface, name_and_settings
 from ..errors import ArgumentError, installation
 from ..io._sealed import file_path, replace_file
+from ..model import arguments
 from .networks import entry, policy_layers
 from .plain_policy import layer_count, policy_arrays
 from .training import Training, without_resets
@@ -67,6 +68,7 @@ def policy_description(training: Training, params: Any = None) -> dict[str, Any]
     Raises ArgumentError if the training has `params_axes` and there are no `params`, if the sizes
     that the environment states differ from the sizes of the policy, and as `policy_arrays`.
     """
+    arguments.require_type(training, "training", Training)
     env = without_resets(training.env)
     if params is None and training.params_axes is not None:
         raise ArgumentError(
