@@ -97,9 +97,9 @@ def moved(dynamics=lambda q, v, z=None: v, q=(0.0, 0.0), dt=0.1, z=None):
     return rbd.integrators.semi_implicit_euler(ARM, dynamics, q, np.zeros(2), dt, z)
 
 
-def trained(network):
+def trained(network=None, **options):
     apg = learning.Apg(batch=2, horizon=2, hidden=(4,), updates=1, policy_network=network)
-    return learning.Training(apg, CART_POLE)
+    return learning.Training(apg, CART_POLE, **options)
 
 
 def batch_of(n, axes):
@@ -231,6 +231,12 @@ REFUSED = {
     "mesh is 'int', expected a Mesh": lambda: learning.Training(learning.Ppo(), CART_POLE, mesh=5),
     "training is 'int', expected a Training": lambda: learning.policy_arrays(5),
     "arrays has no 'mean'": lambda: learning.numpy_policy({}),
+    "task is 'int', expected a str": lambda: trained(task=3),
+    "path is 'no/folder/x', and its folder does not exist": lambda: next(
+        trained().run("no/folder/x")
+    ),
+    "stop_at is True": lambda: learning.Evaluations(1, stop_at=True),
+    "env is 'int', expected an Env": lambda: learning.Evaluations(1, env=3),
     "arrays is None, expected a Mapping": lambda: learning.numpy_policy(None),
     "training is 'float', expected a Training": lambda: learning.policy_description(3.0),
     "params is 'int', expected parameters with": lambda: envs.gymnasium_vector(CART_POLE, 2, 3),

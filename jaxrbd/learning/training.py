@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from numbers import Real
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +19,7 @@ from jaxtyping import Float
 from ..envs import AutoReset, Env, State, auto_reset, vectorize
 from ..envs.environment import Observation, name_and_settings, plain_setting
 from ..errors import ArgumentError, SavedFileError, TrainingError
+from ..io._sealed import file_path
 from ..model import arguments
 from ..model.names import described
 from ..sharding import with_auto_axes
@@ -73,8 +75,11 @@ class Evaluations:
     def __post_init__(self):
         arguments.require_counts(every=self.every, episodes=self.episodes)
         x = self.stop_at
-        if x is not None and not (isinstance(x, Real) and math.isfinite(x)):
+        number = isinstance(x, Real) and not isinstance(x, bool)
+        if x is not None and not (number and math.isfinite(x)):
             raise ArgumentError(f"stop_at is {x!r}, expected a finite number")
+        if self.env is not None:
+            arguments.require_type(self.env, "env", Env)
 
 
 class Training:
@@ -112,6 +117,7 @@ class Training:
         arguments.require_type(inner, "env", Env)
         if mesh is not None:
             arguments.require_type(mesh, "mesh", Mesh)
+        arguments.require_type(task, "task", str)
         key = arguments.random_key(seed)
         self.algorithm, self.env, self.seed, self.task = algorithm, env, int(seed), task
         self.params = env.default_params() if params is None else params
@@ -140,10 +146,13 @@ class Training:
           training ends (default: never). It changes no parameter and no other metric. A training
           whose last record has this return is complete: `run` gives no record.
 
+        Raises ArgumentError, before the first update, for a path in a folder that does not exist.
         Raises TrainingError, which names the update and the metric, if a metric other than the
         return is not finite, and if all steps of an update diverged (`envs.State.diverged`).
         """
         arguments.require_counts(every=every)
+        if path is not None and not Path(os.path.realpath(file_path(path))).parent.is_dir():
+            raise ArgumentError(f"path is {os.fspath(path)!r}, and its folder does not exist")
         if evaluation is not None:
             arguments.require_type(evaluation, "evaluation", Evaluations)
         evaluated = None if evaluation is None else (evaluation.every, self._evaluation(evaluation))
