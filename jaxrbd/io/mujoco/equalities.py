@@ -164,6 +164,8 @@ def _constraint(
     if kind == "connect":
         p_a, p_b = (zero, zero) if on_sites else (data[:3].copy(), data[3:6].copy())
         return point(a, b, p_a, p_b)
+    if data[10] == 0:  # the torquescale: without moments, a weld is a connect
+        return point(a, b, zero, zero) if on_sites else point(a, b, *_copies(data[3:6], data[:3]))
     if on_sites:
         return weld(a, b)
     # Constants stay in float64 until the dtype of the model is known.

@@ -296,7 +296,8 @@ def _candidates(source: Source) -> Candidates:
     m = source.m
     body = np.array(m.geom_bodyid)
     explicit = np.stack([m.pair_geom1, m.pair_geom2], axis=1).reshape(-1, 2)
-    ids = np.flatnonzero(np.any(m.body_weldid[body[explicit]] != 0, axis=1))
+    # A contact of bodies that are welded together has no effect.
+    ids = np.flatnonzero(np.ptp(m.body_weldid[body[explicit]], axis=1) != 0)
     explicit = explicit[ids]
     # A class has the geoms of all bodies that are welded together, with one contype and one
     # conaffinity. They can touch the same geoms.

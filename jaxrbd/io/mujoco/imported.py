@@ -294,6 +294,7 @@ def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[s
     gravity = np.zeros(3) if source.disabled("GRAVITY") else np.array(source.m.opt.gravity)
     name = source.m.names[: source.m.names.find(b"\0")].decode() or "robot"
     try:
+        source.check_numbers()
         tree = read_tree(source, followers.rules)
         tendons = read_tendons(source, tree.sites)
         drives = read_actuators(source, tendons, tree.sites)
@@ -301,6 +302,7 @@ def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[s
         sensors = read_sensors(source, tree.sites, drives.actuators.names, bool(followers.rules))
         active, inactive = read_constraints(source, followers.equalities, tree.sites, tendons)
         scene, pairs, warned = read_scene(source)
+        model = build_model(tree.links, tree.joints, gravity=gravity, name=name)
     except ArgumentError as error:
         raise ModelError(
             "; ".join([f"a value is out of its range: {error}", *source.omitted])
@@ -310,7 +312,6 @@ def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[s
             f"no counterpart for {listed(source.omitted, MAX_FEATURES, '; ')} (strict=False leaves "
             f"this out)"
         )
-    model = build_model(tree.links, tree.joints, gravity=gravity, name=name)
     coordinates = read_coordinates(source, model)
     keyframes = {
         key: _keyframe(source, model, coordinates, i, drives) for i, key in enumerate(source.keys)

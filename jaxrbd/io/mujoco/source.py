@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -149,6 +150,50 @@ class Source:
         for body in range(1, self.m.nbody):
             moves[body] |= moves[self.m.body_parentid[body]]
         return moves
+
+    def check_numbers(self) -> None:
+        """Raise ArgumentError, which names the element and the field, for a number that is NaN."""
+        elements = {
+            "body": ("body", self.bodies),
+            "jnt": ("joint", self.joints),
+            "geom": ("geom", self.geoms),
+            "site": ("site", self.sites),
+            "tendon": ("tendon", self.tendons),
+            "actuator": ("actuator", self.actuators),
+            "eq": ("equality", self.equalities),
+            "sensor": ("sensor", self.sensors),
+            "key": ("key", self.keys),
+        }
+        for field in dir(self.m):
+            prefix, _, rest = field.partition("_")
+            kind, names = elements.get(prefix, ("", []))
+            # MuJoCo computes the fields that end with 0 from the others.
+            read = names and rest != "user" and not rest.endswith("0")
+            x = getattr(self.m, field) if read else None
+            if not isinstance(x, np.ndarray) or x.dtype.kind != "f" or len(x) != len(names):
+                continue
+            wrong = np.flatnonzero(np.isnan(x.reshape(len(x), -1)).any(axis=1))
+            if len(wrong):
+                name = names[wrong[0]]
+                raise ArgumentError(f"{kind} {name!r}: {field} is {x[wrong[0]]}, expected numbers")
+
+    def limits(self, kind: str, index: int, name: str) -> list[float]:
+        """The range of a joint or a tendon without its margin.
+
+        MuJoCo's limit acts where the distance from the end of the range is less than the margin.
+        The range of a ball joint is an angle, which has no lower limit.
+        `kind`: "jnt" or "tendon"; `name`: what a message calls the element.
+        """
+        lower, upper = getattr(self.m, f"{kind}_range")[index].tolist()
+        margin = float(getattr(self.m, f"{kind}_margin")[index])
+        if kind == "jnt" and not self.is_scalar(index):
+            lower, middle = -math.inf, 0.0
+        else:
+            middle = (lower + upper) / 2
+        if upper - margin < middle:
+            self.omit(f"{name}: a margin that leaves nothing of the range")
+            return [lower, upper]
+        return [lower + margin, upper - margin]
 
     @functools.cached_property
     def carriers(self) -> np.ndarray:

@@ -44,11 +44,9 @@ def read_tendons(source: Source, sites: dict[str, str]) -> Tendons:
         return Tendons(())
     for tendon in np.flatnonzero(_property(source, "tendon_springyield")):
         source.omit(f"tendon {source.tendons[tendon]!r}: springyield")
-    limits = np.where(
-        _property(source, "tendon_limited").astype(bool)[:, None],
-        m.tendon_range,
-        [-np.inf, np.inf],
-    )
+    limits = np.full((m.ntendon, 2), [-np.inf, np.inf])
+    for tendon in np.flatnonzero(_property(source, "tendon_limited")).tolist():
+        limits[tendon] = source.limits("tendon", tendon, f"tendon {source.tendons[tendon]!r}")
     properties = {
         "stiffness": _polynomials(source, "stiffness"),
         "damping": _polynomials(source, "damping"),
@@ -75,7 +73,8 @@ def read_tendons(source: Source, sites: dict[str, str]) -> Tendons:
             source.omit(f"tendon {source.tendons[tendon]!r}: negative {name}")
             values[tendon] = 0
     properties |= {name: without_zero_terms(properties[name]) for name in ("stiffness", "damping")}
-    limits = np.append(limits, [[-np.inf, m.jnt_range[ball, 1]] for ball in balls] or limits[:0], 0)
+    ball_limits = [source.limits("jnt", ball, f"joint {source.joints[ball]!r}") for ball in balls]
+    limits = np.append(limits, ball_limits or limits[:0], 0)
 
     def with_balls(x: np.ndarray) -> np.ndarray:
         """The property, with zeros for the rotations of the balls."""

@@ -145,7 +145,7 @@ def _joint(
     # The range of a ball joint is a limit of a tendon, a `RotationAngle`.
     limited = m.jnt_limited[joint] and kind.nv == 1
     if limited and not source.disabled("LIMIT", "CONSTRAINT"):
-        limits["lower"], limits["upper"] = m.jnt_range[joint].tolist()
+        limits["lower"], limits["upper"] = source.limits("jnt", joint, f"joint {name!r}")
     if m.jnt_actfrclimited[joint] and kind.nv == 1:
         limits["effort_limit"] = float(np.max(np.abs(m.jnt_actfrcrange[joint])))
     return JointSpec(

@@ -1,0 +1,102 @@
+"""Values of MJCF files that act in another way than their names say, and values that are NaN."""
+
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+
+import jaxrbd as rbd
+from jaxrbd.io.mujoco import load_mjcf
+from support.zoo import close
+
+ARM = """
+<mujoco><worldbody><body>
+  <joint name="j" {joint} damping=".5"/><geom size=".05" pos=".3 0 0"/><site name="s" pos=".3 0 0"/>
+</body><site name="o" pos=".3 0 .3"/></worldbody>{more}</mujoco>
+"""
+HINGE = 'axis="0 1 0" range="-30 30" limited="{limited}"'
+
+
+def at_rest(text, steps=1500):
+    """The state of MuJoCo after some steps."""
+    model = mujoco.MjModel.from_xml_string(text)
+    data = mujoco.MjData(model)
+    mujoco.mj_step(model, data, steps)
+    mujoco.mj_forward(model, data)
+    return data
+
+
+def test_a_hinge_stops_at_its_range_without_the_margin():
+    text = ARM.format(joint=HINGE.format(limited="true") + ' margin=".1"', more="")
+    model = load_mjcf(text).model
+    close(model.upper_position_limit, np.deg2rad([30]) - 0.1, 1e-15)
+    close(model.lower_position_limit, 0.1 - np.deg2rad([30]), 1e-15)
+    assert model.upper_position_limit[0] == pytest.approx(at_rest(text).qpos[0], abs=2e-3)
+
+
+def test_a_ball_stops_at_its_range_without_the_margin():
+    text = ARM.format(joint='type="ball" range="0 30" margin=".1"', more="")
+    limit = load_mjcf(text).tendons.limits
+    np.testing.assert_allclose(limit, [[-np.inf, np.deg2rad(30) - 0.1]], atol=1e-15)
+    assert limit[0, 1] == pytest.approx(2 * np.arccos(at_rest(text).qpos[0]), abs=2e-2)
+
+
+def test_a_tendon_stops_at_its_range_without_the_margin():
+    tendon = """<tendon><spatial name="t" range="0 .35" margin=".02">
+        <site site="o"/><site site="s"/></spatial></tendon>"""
+    text = ARM.format(joint=HINGE.format(limited="false"), more=tendon)
+    limits = load_mjcf(text).tendons.limits
+    np.testing.assert_allclose(limits, [[0.02, 0.33]], atol=1e-15)
+    assert limits[0, 1] == pytest.approx(at_rest(text).ten_length[0], abs=2e-3)
+
+
+def test_a_margin_of_the_whole_range_is_named():
+    text = ARM.format(joint=HINGE.format(limited="true") + ' margin="1"', more="")
+    with pytest.raises(rbd.RobotFileError, match="joint 'j': a margin that leaves nothing"):
+        load_mjcf(text)
+    limit = load_mjcf(text, strict=False).model.upper_position_limit
+    close(limit, np.deg2rad([30]), 1e-15)
+
+
+@pytest.mark.parametrize("on_sites", [False, True])
+def test_a_weld_without_moments_is_a_connect(on_sites):
+    ends = 'site1="a" site2="o"' if on_sites else 'body1="b" anchor="-.1 0 0"'
+    text = f"""<mujoco><worldbody><site name="o" pos="-.1 0 0"/>
+        <body name="b"><freejoint/><geom type="box" size=".1 .02 .02"/>
+        <site name="a" pos="-.1 0 0"/></body></worldbody>
+        <equality><weld {ends} torquescale="0"/></equality></mujoco>"""
+    found = load_mjcf(text)
+    for steps in (0, 200):  # the body swings
+        data = at_rest(text, steps)
+        q = found.coordinates.q(found.model, jnp.asarray(data.qpos))
+        rows = rbd.constraints.constraint_rows(found.model, q, jnp.zeros(6), found.constraints)
+        assert len(rows.position) == 3
+        close(rows.position, np.zeros(3), 2e-3)
+    assert abs(data.qpos[5]) > 0.5
+
+
+def test_a_pair_of_bodies_that_are_welded_together_is_left_out():
+    text = """<mujoco><worldbody><geom name="g" type="plane" size="1 1 1"/><body name="b">
+        <freejoint/><geom name="x" size=".1"/><body><geom name="y" size=".1" pos=".1 0 0"/></body>
+        </body></worldbody><contact><pair geom1="x" geom2="y"/></contact></mujoco>"""
+    scene = load_mjcf(text).scene
+    assert scene.pairs is None or not len(scene.pairs)
+    assert scene.size == 2  # both on the ground
+
+
+NOT_NUMBERS = {
+    "joint 'j': jnt_stiffness": "",
+    "actuator 'm': actuator_gear": "<actuator><motor name='m' joint='j' gear='nan'/></actuator>",
+    "equality 'e': eq_data": "<equality><joint name='e' joint1='j' polycoef='nan'/></equality>",
+    "key 'k': key_qpos": "<keyframe><key name='k' qpos='nan'/></keyframe>",
+    "gravity": "<option gravity='0 0 nan'/>",
+}
+
+
+@pytest.mark.parametrize("message", NOT_NUMBERS)
+def test_values_that_are_no_numbers_are_named(message, tmp_path):
+    path = tmp_path / "robot.xml"
+    joint = 'stiffness="nan"' if "stiffness" in message else ""
+    path.write_text(ARM.format(joint=joint, more=NOT_NUMBERS[message]))
+    with pytest.raises(rbd.RobotFileError, match=f"robot.xml: .*{message}.* expected"):
+        load_mjcf(path)
