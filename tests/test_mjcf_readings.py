@@ -84,6 +84,19 @@ def test_a_pair_of_bodies_that_are_welded_together_is_left_out():
     assert scene.size == 2  # both on the ground
 
 
+def test_a_negative_margin_is_named():
+    text = """<mujoco><worldbody><geom name="g" type="plane" size="1 1 1"/><body name="b">
+        <freejoint/><geom name="x" size=".1" margin="-.01"/></body></worldbody></mujoco>"""
+    with pytest.raises(rbd.RobotFileError, match="geoms 'g' and 'x': a negative margin"):
+        load_mjcf(text)
+    assert not np.any(load_mjcf(text, strict=False).scene.material.margin)
+
+
+def test_an_empty_text_is_refused():
+    with pytest.raises(rbd.ArgumentError, match="path_or_text is '', expected a path or a text"):
+        load_mjcf("")
+
+
 NOT_NUMBERS = {
     "joint 'j': jnt_stiffness": "",
     "actuator 'm': actuator_gear": "<actuator><motor name='m' joint='j' gear='nan'/></actuator>",

@@ -437,10 +437,10 @@ def _materials(
         source.omit(f"pair of the geoms {first!r} and {second!r}: anisotropic friction")
 
     features: dict[str, list[int]] = {}  # the contacts with each feature
-    for contact in np.flatnonzero(np.logical_or(moving, sticky)).tolist():
-        present = {"surfacevel": moving[contact], "adhesion": sticky[contact]}
-        for feature in (feature for feature, is_present in present.items() if is_present):
-            features.setdefault(feature, []).append(contact)
+    having = {"surfacevel": moving, "adhesion": sticky, "a negative margin": margin < 0}
+    for feature, is_present in having.items():
+        if is_present.any():
+            features[feature] = np.flatnonzero(is_present).tolist()
     texts = []
     for feature, contacts in features.items():
 
@@ -452,4 +452,4 @@ def _materials(
         elements = [f"{labels[a]} and {labels[b]}" for a, b in geoms[contacts].tolist()]
         count = f"{len(elements)} pairs"
         texts += _contact_texts(f"contacts with {feature}", count, elements, contacts, text)
-    return friction, margin, texts
+    return friction, np.maximum(margin, 0), texts

@@ -177,7 +177,7 @@ def load_mjcf(
     carried over. Source: the XML reference of MuJoCo, as compiled by MuJoCo.
     """
     mujoco = mujoco_module()
-    if not isinstance(path_or_text, str | os.PathLike):
+    if path_or_text == "" or not isinstance(path_or_text, str | os.PathLike):
         raise ArgumentError(f"path_or_text is {path_or_text!r}, expected a path or a text")
     if isinstance(path_or_text, str):
         path_or_text = path_or_text.removeprefix("\ufeff")  # a byte order mark
