@@ -80,7 +80,7 @@ def test_a_pair_of_bodies_that_are_welded_together_is_left_out():
         <freejoint/><geom name="x" size=".1"/><body><geom name="y" size=".1" pos=".1 0 0"/></body>
         </body></worldbody><contact><pair geom1="x" geom2="y"/></contact></mujoco>"""
     scene = load_mjcf(text).scene
-    assert scene.pairs is None or not len(scene.pairs)
+    assert not len(scene.pairs)
     assert scene.size == 2  # both on the ground
 
 
