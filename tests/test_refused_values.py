@@ -249,6 +249,9 @@ REFUSED = {
     "key has shape () and dtype int64, expected one key of": lambda: learning.evaluate(
         CART_POLE, CART_POLE.default_params(), jnp.sin, 0
     ),
+    "policy calls functions of NumPy": lambda: learning.evaluate(
+        CART_POLE, CART_POLE.default_params(), lambda x: np.sin(x[:, :1]), KEY, 2
+    ),
     "policy is None, expected a function": lambda: learning.evaluate(
         CART_POLE, CART_POLE.default_params(), None, KEY
     ),

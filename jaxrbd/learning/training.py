@@ -436,11 +436,19 @@ def _episodes(
     key = arguments.typed_keys(key, "key", 0)
     batch = vectorize(env, params_axes)
 
+    def act(observations: Observation) -> Array:
+        try:
+            return policy(observations)
+        except jax.errors.TracerArrayConversionError as error:
+            raise ArgumentError(
+                "policy calls functions of NumPy, expected a function of arrays of JAX"
+            ) from error
+
     @jax.jit
     def run(params: Any) -> tuple[Any, Any, Array]:
         def step(carry: tuple, _: None) -> tuple[tuple, tuple]:
             states, running = carry
-            after = batch.step(params, states, policy(states.observation))
+            after = batch.step(params, states, act(states.observation))
             return (after, running & ~after.done), (measure(after), running)
 
         start = batch.reset(params, jax.random.split(key, episodes))
