@@ -26,9 +26,8 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .._math.linear import einsum, matmul
+from .._math.linear import einsum, inverse_positive_definite, matmul
 from .._math.rows import take_rows
-from .._math.rules import custom_jvp
 from ..algorithms.common_frame import dof_columns
 from ..algorithms.kinematics import Kinematics, forward_kinematics, root_centred
 from ..algorithms.rnea_derivatives import rnea_derivatives
@@ -90,9 +89,9 @@ def contact_step_derivatives(
     kinematics = forward_kinematics.unchecked(model, q)
     laws, motion = laws_and_motion(model, scene, kinematics, v, dt, options, *terms)
     conservative = model.with_dissipation(False)
-    operands = conservative, scene, kinematics, laws, v, motion.start, tau, dt, f_ext, options
-    solved, conductance, factor = solve(*lax.stop_gradient(operands))
-    unbalanced = unbalanced_momentum(*operands[:-1], conductance)
+    operands = conservative, scene, kinematics, laws, v, motion.start, tau, dt, f_ext
+    solved, conductance, factor = solve(*lax.stop_gradient((*operands, options)))
+    unbalanced = unbalanced_momentum(*operands, conductance)
     v_next = differentiable_velocity(unbalanced, solved.v, factor)
 
     def impulses(q: Array, v: Array) -> tuple[Array, Array]:
@@ -145,7 +144,8 @@ def contact_step_derivatives(
     G_v = dt * by_rnea.dtau_dv - matmul(by_rnea.M, start_by_v)
     if constraints or tendons is not None:
         G_v = G_v - generalized(jax.jacfwd(impulses, 1)(q, v))
-    inverse_H = _known_inverse(jax.jacfwd(unbalanced)(v_next), matmul(factor.T, factor))
+    H = jax.jacfwd(unbalanced)(v_next)  # used only where JAX differentiates the matrices
+    inverse_H = inverse_positive_definite(H, factor)
     by_state = -matmul(inverse_H, jnp.concatenate([G_q, G_v], axis=1))
     dv_next = jnp.concatenate([by_state, dt * inverse_H], axis=1)
 
@@ -169,18 +169,6 @@ def contact_step_derivatives(
     AB = matmul(by_v_next, dv_next)
     AB += jnp.concatenate([by_q, by_v, jnp.zeros_like(by_q)], axis=1)
     return StepDerivatives(*end(q, v, v_next), AB[:, : 2 * model.nv], AB[:, 2 * model.nv :])
-
-
-@custom_jvp
-def _known_inverse(H: Array, inverse: Array) -> Array:
-    """The inverse of H, which is known, with derivatives with respect to H."""
-    return inverse
-
-
-@_known_inverse.defjvp
-def _(primals, tangents):
-    inverse = _known_inverse(*primals)
-    return inverse, -matmul(matmul(inverse, tangents[0]), inverse)
 
 
 class _ColumnGroups(NamedTuple):

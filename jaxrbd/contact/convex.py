@@ -300,11 +300,11 @@ def _step(
     laws, motion = laws_and_motion(model, scene, kinematics, v, dt, options, *terms)
     # The dissipation is in the law of the joints, and not in the dynamics.
     conservative = model.with_dissipation(False)
-    operands = conservative, scene, kinematics, laws, v, motion.start, tau, dt, f_ext, options
-    solved, smoothing_conductance, factor = solve(*lax.stop_gradient(operands))
+    operands = conservative, scene, kinematics, laws, v, motion.start, tau, dt, f_ext
+    solved, smoothing_conductance, factor = solve(*lax.stop_gradient((*operands, options)))
     solved, smoothing_conductance, factor = stored((solved, smoothing_conductance, factor))
     impulses, residual = solved.impulses, solved.residual
-    unbalanced = unbalanced_momentum(*operands[:-1], smoothing_conductance)
+    unbalanced = unbalanced_momentum(*operands, smoothing_conductance)
     v_next = differentiable_velocity(unbalanced, solved.v, factor)
     q_next, v_end = move(model, motion, kinematics.q, v_next, dt)
     # The value of the solver, with the derivative of `impulses_at`.
