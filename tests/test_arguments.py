@@ -370,7 +370,9 @@ def scaled(model, dt, share=1.0):
 @pytest.mark.parametrize("dt", [0.0, -1, np.nan, np.array(-2.0), jnp.array(-0.0)])
 def test_a_value_that_does_not_satisfy_a_requirement(dt):
     for call in (lambda: scaled(None, dt), lambda: scaled(None, dt=dt)):
-        with pytest.raises(rbd.ArgumentError, match=r"^dt is .*, expected a number above 0$"):
+        with pytest.raises(
+            rbd.ArgumentError, match=r"^dt is .*, expected a finite number above 0$"
+        ):
             call()
     assert np.isnan(jax.jit(scaled)(None, dt))
 

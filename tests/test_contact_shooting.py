@@ -181,6 +181,16 @@ def test_bad_input_is_named():
 
     for lengths in ([], [0.1, 0.05], [0.1, 0.2, 0.0], [0.1, 0.1, 0.0], [np.nan, 0.0], [[0.0]]):
         refused("smoothing", smoothing=lengths)
+    with pytest.raises(ArgumentError, match="smoothing is traced"):
+        jax.jit(lambda s: oc.solve_contacts(problem, x0, goal, us, smoothing=s))(jnp.zeros(1))
+    with pytest.raises(ArgumentError, match="first argument is None, expected the Model"):
+        oc.contact_shooting(None, scene, 0.04)  # pyright: ignore[reportArgumentType]
+    for depth, expected in (
+        ("a", "depth is 'a'"),
+        (np.nan, "depth is nan"),
+        (np.zeros(2), r"\(2,\)"),
+    ):
+        refused(expected, depth=depth)
     refused("controls of guess", guess=jnp.zeros(5))
     refused("guess of shape", guess=jnp.zeros((5, 3)))
     refused("x0 penetrates", x0=(jnp.array([-0.09, 0.0]), jnp.zeros(2)))

@@ -335,7 +335,7 @@ WRONG = {
     "command has dtype float32, expected the dtype of the activation": lambda: EXACT.push(
         START, COMMAND.astype("float32"), 0.1
     ),
-    "dt is -0.1, expected a number above 0": lambda: EXACT.push(START, COMMAND, -0.1),
+    "dt is -0.1, expected a finite number above 0": lambda: EXACT.push(START, COMMAND, -0.1),
     "dt is None, expected the time step in s": lambda: EXACT.push(START, COMMAND, None),
     r"dt has shape \(3,\), expected \(\)": lambda: EXACT.push(START, COMMAND, np.ones(3)),
 }

@@ -1872,12 +1872,51 @@ def test_weights_damping_and_locked_joints_of_a_velocity():
     H = J.T @ (weights[:, None] * J) + 0.3 * np.eye(2)
     free = np.linalg.solve(H, -J.T @ (weights * found.error)) / 0.1
     close(minimum(q), [free[0], 0, free[1]], 1e-10)
-    assert jnp.all(jnp.isnan(minimum(q.at[0].set(jnp.nan))))
+    assert jnp.all(jnp.isnan(jax.jit(minimum)(q.at[0].set(jnp.nan))))
     # A locked joint stops at once, also where limits of acceleration would not let it.
     limits = {"acceleration_limit": 0.1, "previous_velocity": jnp.array([0.0, 1.0, 0.0])}
     v = ik.differential_inverse_kinematics(model, q, tasks, 0.1, locked=["j1"], **limits)
     assert v[1] == 0
     assert jnp.max(jnp.abs(v)) > 0
+
+
+def test_the_damping_is_above_the_rounding_errors_in_single_precision(arm):
+    """Large weights, tasks that fewer dofs can satisfy, and a constraint."""
+    model = arm.astype("float32")
+    target = rbd.frame_placement(model, 0.4 * model.upper_position_limit, "tool")
+
+    @jax.jit
+    @jax.vmap
+    def velocities(key, weight):
+        q = rbd.random_configuration(model, key)
+
+        def velocity(*tasks):
+            return ik.differential_inverse_kinematics(model, q, tasks, 0.01)
+
+        pose = ik.FrameTask("tool", target, weights=weight)
+        place = ik.FrameTask.position("tool", target.p, weights=weight)
+        return velocity(pose), velocity(place), velocity(pose, con.point(None, "tool", target.p))
+
+    weights = jnp.repeat(jnp.array([1e-3, 1.0, 1e2, 1e4, 1e6], "float32"), 20)
+    for v in velocities(jax.random.split(jax.random.key(0), len(weights)), weights):
+        assert v.dtype == jnp.float32
+        assert jnp.all(jnp.abs(v) <= model.velocity_limit)
+
+
+def test_traced_values_that_are_not_finite_give_no_solution(arm):
+    target = rbd.frame_placement(arm, 0.4 * arm.upper_position_limit, "tool")
+
+    @jax.jit
+    @jax.vmap
+    def solved(q0, weight):
+        tasks = [ik.FrameTask("tool", target, weights=weight)]
+        return ik.inverse_kinematics(arm, tasks, q0)
+
+    q0 = jnp.tile(0.3 * arm.upper_position_limit, (4, 1))
+    found = solved(q0.at[1, 2].set(jnp.nan), jnp.array([1.0, 1.0, -1.0, jnp.nan]))
+    np.testing.assert_array_equal(found.converged, [True, False, False, False])
+    np.testing.assert_array_equal(found.stationary, found.converged)
+    np.testing.assert_array_equal(jnp.all(jnp.isnan(found.q), axis=1), ~found.converged)
 
 
 def test_traced_values_out_of_their_range_give_no_velocity():

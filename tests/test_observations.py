@@ -1,6 +1,7 @@
 """Environments with other observations: hidden parts, the last observations, and what stays."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -120,6 +121,31 @@ def test_the_entries_of_a_history_have_one_noise():
     assert not np.any(after.observation["state"][1:3] == before.observation["state"][1:3])
 
 
+def test_an_observation_that_is_not_finite_ends_one_step_of_a_history():
+    """The robot moves on, and the history has 0 in place of the entry."""
+
+    class Blinking(type(ENV)):
+        def observe(self, params, physics, key):
+            found = super().observe(params, physics, key)
+            return found.at[0].set(jnp.where(jax.random.uniform(key) < 0.5, jnp.nan, found[0]))
+
+    env = envs.History(Blinking(episode_steps=50), 2)
+    params = env.default_params()
+    state, step = env.reset(params, jax.random.key(0)), jax.jit(env.step)
+    assert jnp.all(jnp.isfinite(state.observation))
+    diverged, places = [], []
+    for _ in range(20):
+        state = step(params, state, jnp.ones(env.action_size))
+        assert jnp.all(jnp.isfinite(state.observation))
+        m = len(state.observation) // 2
+        assert bool(state.diverged) == (float(state.observation[0]) == 0)
+        diverged.append(bool(state.diverged))
+        places.append(np.asarray(env.configuration(state.physics)))
+        assert m * 2 == len(state.observation)
+    assert 4 < sum(diverged) < 16
+    assert np.all(np.any(np.diff(places, axis=0) != 0, axis=1))
+
+
 def test_a_training_uses_both_and_its_file_states_them(tmp_path):
     def training(hidden):
         env = envs.History(envs.Asymmetric(ENV, hidden), 2, entry="state")
@@ -147,6 +173,16 @@ def test_a_training_uses_both_and_its_file_states_them(tmp_path):
         training(("noise", "next")).load(tmp_path / "file")
 
 
+@dataclasses.dataclass(frozen=True)
+class Reshaped(type(ENV)):
+    """The environment with another form of its observations."""
+
+    form: Any = None
+
+    def observe(self, params, physics, key):
+        return self.form(super().observe(params, physics, key))
+
+
 def test_wrong_settings_are_named():
     several = PointOfParts()
     for message, make in {
@@ -154,6 +190,13 @@ def test_wrong_settings_are_named():
         "env is 'float', expected an Env": lambda: envs.Asymmetric(1.0, "noise"),
         "length is 0": lambda: envs.History(ENV, 0),
         "entry is 'state', expected None": lambda: envs.History(ENV, 2, "state"),
+        "entry is 1, expected the name of an entry": lambda: envs.History(several, 2, 1),
+        "the observation of env has shape \\(4, 1\\), expected a vector": lambda: envs.History(
+            Reshaped(form=lambda x: x[:, None]), 2
+        ),
+        "the observation of env is 'tuple', expected a vector": lambda: envs.History(
+            Reshaped(form=lambda x: (x,)), 2
+        ),
         "entry is None, expected privileged_state, state": lambda: envs.History(several, 2),
         "entry is 'x', expected privileged_state": lambda: envs.History(several, 2, "x"),
         "'nois', expected some of place, noise, next": lambda: envs.Asymmetric(ENV, "nois"),

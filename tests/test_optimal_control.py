@@ -1083,7 +1083,7 @@ def test_wrong_problems_are_named():
     with pytest.raises(ArgumentError, match="hessian is 'newton', expected one of"):
         oc.solve(problem, zero, None, us, hessian="newton")
     for mu in (0.0, -1, np.nan):
-        with pytest.raises(ArgumentError, match=f"mu is {mu}, expected a number above 0"):
+        with pytest.raises(ArgumentError, match=f"mu is {mu}, expected a finite number above 0"):
             oc.solve(problem, zero, None, us, mu=mu)
     for tolerance in (-1e-9, np.nan):
         with pytest.raises(ArgumentError, match=f"tolerance is {tolerance}, expected 0 or more"):

@@ -112,6 +112,15 @@ def stepped(action):
     return CART_POLE.step(params, CART_POLE.reset(params, KEY), action)
 
 
+def reset_with(**changes):
+    return CART_POLE.reset(CART_POLE.default_params()._replace(**changes), KEY)
+
+
+def differential(q=Q, dt=0.01, **options):
+    tasks = [ik.PostureTask(Q + 0.1)]
+    return ik.differential_inverse_kinematics(ARM, q, tasks, dt, **options)
+
+
 def randomised(name, distribution):
     return envs.randomise(CART_POLE.default_params(), {name: distribution}, KEY, 2)
 
@@ -142,6 +151,26 @@ BALL = collision.PlacedShape(collision.Sphere(0.1), None, np.zeros(3))
 PAST = actuators.Delay(1.0, 2).init((np.zeros(2), np.zeros(3)))
 SKEWED = [[1.0, 9.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
 REFUSED = {
+    "mu is None": lambda: solved(mu=None),
+    "tolerance has shape (2,), expected a number": lambda: solved(tolerance=[1.0, 2.0]),
+    "mu is inf, expected a finite number above 0": lambda: solved(mu=np.inf),
+    "dt is inf, expected a finite number above 0": lambda: differential(dt=np.inf),
+    "damping is inf, expected": lambda: differential(damping=np.inf),
+    "q is [nan": lambda: differential(q=np.full(ARM.nq, np.nan)),
+    "previous_velocity is [nan": lambda: differential(
+        acceleration_limit=1.0, previous_velocity=np.full(ARM.nv, np.nan)
+    ),
+    "restart is 'no', expected True or False": lambda: ik.inverse_kinematics(
+        ARM, [ik.PostureTask(Q)], Q, restart="no"
+    ),
+    "params.weights is None, expected a dict": lambda: reset_with(weights=None),
+    "params.weights['angle'] is 'str', expected a number": lambda: reset_with(
+        weights=dict.fromkeys(CART_POLE.default_params().weights, "a")
+    ),
+    "params.force is 'list', expected an array": lambda: reset_with(force=[1.0]),
+    "q is a Kinematics with q of shape (2,) and positions of bodies of shape (2, 3), expected": (
+        lambda: algorithms.com_jacobian(zoo.chain(3), rbd.forward_kinematics(ARM, Q))
+    ),
     "mass is -1.0, expected a finite number": lambda: ARM.with_mass(ARM.body_names[0], -1.0),
     "mass is nan": lambda: ARM.with_mass(ARM.body_names[0], np.nan),
     "mass is inf, expected finite": lambda: ARM.with_payload(TIP, np.inf),

@@ -197,3 +197,61 @@ def test_a_function_that_is_linear_in_an_operand_is_transposed():
     (found,) = jax.linear_transpose(lambda b: product(A, b)["product"], X)(jnp.array([5.0, 7.0]))
     close(found, [26.0, 38.0], 1e-15)
     close(jax.vmap(jax.grad(total, 1), (None, 0))(A, jnp.stack([X, X])), [expected] * 2, 1e-15)
+
+
+def test_a_stated_transpose_is_used():
+    """Two functions are transposes of one another, and each has a rule."""
+    called = []
+
+    @custom_jvp
+    def product(A, b):
+        return {"product": A @ b["x"], "sum": jnp.sum(b["y"])}
+
+    @custom_jvp
+    def transposed(A, cotangent):
+        called.append(1)
+        return {"x": cotangent["product"] @ A, "y": jnp.full(3, cotangent["sum"])}
+
+    @product.defjvp
+    def _(primals, tangents):
+        (A, b), (dA, db) = primals, tangents
+        change = product(A, db)
+        return product(A, b), change | {"product": change["product"] + dA @ b["x"]}
+
+    @transposed.defjvp
+    def _(primals, tangents):
+        (A, cotangent), (dA, change) = primals, tangents
+        moved = transposed(A, change)
+        return transposed(A, cotangent), moved | {"x": moved["x"] + cotangent["product"] @ dA}
+
+    product.deftranspose(1, transposed)
+    transposed.deftranspose(1, product)
+
+    def total(A, x, y):
+        found = product(A, {"x": x, "y": y})
+        return jnp.sum(found["product"] ** 3) + found["sum"] ** 2
+
+    def expected(A, x, y):
+        return jnp.sum((A @ x) ** 3) + jnp.sum(y) ** 2
+
+    A, y = jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.arange(3.0)
+    for derivative in (
+        lambda f: jax.grad(f, (0, 1, 2)),
+        lambda f: jax.hessian(f, (0, 1, 2)),
+        lambda f: jax.jacrev(jax.grad(f, (0, 1, 2)), (0, 1, 2)),
+    ):
+        before = len(called)
+        found, right = jax.jit(derivative(total))(A, X, y), derivative(expected)(A, X, y)
+        jax.tree.map(lambda a, b: close(a, b, 1e-13), found, right)
+        assert len(called) > before
+    batch = jnp.stack([X, 2 * X])
+    for axes, operands in (
+        ((None, 0, None), (A, batch, y)),
+        ((0, None, None), (A[None] * 2, X, y)),
+    ):
+        gradient = jax.vmap(jax.grad(total, (0, 1, 2)), axes)(*operands)
+        right = jax.vmap(jax.grad(expected, (0, 1, 2)), axes)(*operands)
+        jax.tree.map(lambda a, b: close(a, b, 1e-13), gradient, right)
+    whole = jax.grad(lambda x: jnp.sum(jax.vmap(lambda A: total(A, x, y))(jnp.stack([A, 2 * A]))))
+    right = jax.grad(lambda x: expected(A, x, y) + expected(2 * A, x, y))
+    close(whole(X), right(X), 1e-13)

@@ -96,6 +96,20 @@ def test_a_face_on_a_face_has_four_points_of_their_common_area(yaw, offset):
         assert area(xy) > 0.99 * common
 
 
+def test_faces_that_are_seen_almost_from_the_side_have_the_heights_of_their_corners(rng):
+    """The plane of such a face is steep: across its projection, which is almost a line."""
+    box, thin = Box([0.05, 0.1, 0.2]), ConvexMesh(0.2 * np.eye(4, 3))
+    turns = Rotation.random(4000, rng=rng).as_matrix().reshape(2, 2000, 3, 3)
+    places = rng.normal(size=(2, 2000, 3))
+    found = jax.vmap(patch(4), (None, 0, None, 0))(
+        box, Pose(turns[0], places[0]), thin, Pose(turns[1], places[1])
+    )
+    apart = np.min(found.distance, axis=1) > 0.01
+    assert np.sum(apart) > 1500
+    # A face is at most 0.45 m wide, and its corners differ in height by a fiftieth of that.
+    assert np.max(np.ptp(found.distance, axis=1)[apart]) < 0.02
+
+
 def test_a_cylinder_has_a_line_on_its_side_and_a_disc_on_its_end():
     table, cylinder = Box([1.0, 1.0, 0.1]), Cylinder(0.1, 0.2)
     side = patch(4)(cylinder, turned((np.pi / 2, 0, 0), (0, 0, 0.2)), table, turned((0, 0, 0)))

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.extend.core as jax_core
+import jax.numpy as jnp
 from jax import Array, core
 from jax.custom_derivatives import SymbolicZero
 from jax.interpreters import ad, batching, mlir
@@ -39,6 +40,7 @@ class custom_jvp:
         self._function, self._static = function, frozenset(nondiff_argnums)
         self._rule: Callable[..., tuple[Any, Any]] | None = None
         self._symbolic_zeros = False
+        self._linear: tuple[int, Callable[..., Any]] | None = None
 
     def defjvp(self, rule: Callable[..., tuple[Any, Any]], symbolic_zeros: bool = False) -> None:
         """Set the rule, a function of (primals, tangents) that returns the result and its tangent.
@@ -46,6 +48,14 @@ class custom_jvp:
         With `symbolic_zeros`, an argument that does not change has the tangent `SymbolicZero`.
         """
         self._rule, self._symbolic_zeros = rule, symbolic_zeros
+
+    def deftranspose(self, argument: int, transpose: Callable[..., Any]) -> None:
+        """Set the transpose of the function, which is linear in the argument with this index.
+
+        `transpose` takes the arguments of the function, with the cotangent of the result in place
+        of this argument, and returns the cotangent of this argument. It may have rules of its own.
+        """
+        self._linear = argument, transpose
 
     def __call__(self, *arguments: Any) -> Any:
         static = [x for i, x in enumerate(arguments) if i in self._static]
@@ -58,25 +68,37 @@ class custom_jvp:
             found, result_tree = jax.tree.flatten(result)
             return found
 
+        def given(leaves: Sequence[Any]) -> list[Any]:
+            changing, fixed = iter(tree.unflatten(leaves)), iter(static)
+            return [next(fixed if i in self._static else changing) for i in range(len(arguments))]
+
         def value(*leaves: Array) -> list[Array]:
-            changing = iter(tree.unflatten(leaves))
-            fixed = iter(static)
-            given = (next(fixed if i in self._static else changing) for i in range(len(arguments)))
-            return flat(self._function(*given))
+            return flat(self._function(*given(leaves)))
 
         def rule(leaves: list[Array], changes: Changes) -> tuple[list[Array], Changes]:
             assert self._rule is not None
             zeros = (SymbolicZero(jax.typeof(x).to_tangent_aval()) for x in leaves)
             tangents = [changes.get(i, zero) for i, zero in enumerate(zeros)]
             if not self._symbolic_zeros:
-                tangents = [_instantiated(x) for x in tangents]
+                tangents = [instantiated(x) for x in tangents]
             primals = tuple(tree.unflatten(leaves)), tuple(tree.unflatten(tangents))
             result, tangent = self._rule(*static, *primals)
             found = flat(result)
             assert result_tree is not None
             return found, _changes(result_tree.flatten_up_to(tangent))
 
-        found = _call.bind(*leaves, function=_Function(value, rule))
+        def transpose(known: Changes, cotangents: list[Array]) -> Changes:
+            assert self._linear is not None and result_tree is not None
+            argument, transposed = self._linear
+            others = given([known.get(i) for i in range(len(leaves))])
+            others[argument] = result_tree.unflatten(cotangents)
+            return dict(zip(linear, jax.tree.leaves(transposed(*others))))
+
+        linear: list[int] = []
+        if self._linear is not None:
+            linear = jax.tree.leaves(given(range(len(leaves)))[self._linear[0]])
+        function = _Function(value, rule, linear, transpose)
+        found = _call.bind(*leaves, function=function)
         return jax.tree.unflatten(result_tree, found)
 
 
@@ -172,15 +194,20 @@ def _closed(
 class _Function:
     """A function of arrays that returns a list of arrays, and its rule.
 
-    The rule takes the arrays and their changes, and returns the results and their changes.
+    The rule takes the arrays and their changes, and returns the results and their changes. The
+    function may state that it is linear in the arrays with the indices `linear`. Then `transpose`
+    takes the other arrays and the cotangents of the results, and returns the cotangents of these
+    arrays.
     """
 
     def __init__(
         self,
         value: Callable[..., list[Array]],
         rule: Callable[[list[Array], Changes], tuple[list[Array], Changes]],
+        linear: Sequence[int],
+        transpose: Callable[[Changes, list[Array]], Changes],
     ):
-        self.value, self.rule = value, rule
+        self.value, self.rule, self.linear, self.transpose = value, rule, linear, transpose
         self._programs: dict[tuple, jax_core.ClosedJaxpr] = {}
 
     def program(self, *operands: Any) -> jax_core.ClosedJaxpr:
@@ -196,7 +223,16 @@ class _Function:
             mapped = {i: axes[i] for i in changes}
             return jax.vmap(self.rule, in_axes=(list(axes), mapped))(leaves, changes)
 
-        return _Function(jax.vmap(self.value, in_axes=tuple(axes)), rule)
+        def transpose(known, cotangents):
+            mapped = {i: axes[i] for i in known}
+            found = jax.vmap(self.transpose, in_axes=(mapped, 0))(known, cotangents)
+
+            def of_operand(x: Array, axis: int | None) -> Array:
+                return jnp.sum(x, 0) if axis is None else jnp.moveaxis(x, 0, axis)
+
+            return {i: of_operand(x, axes[i]) for i, x in found.items()}
+
+        return _Function(jax.vmap(self.value, in_axes=tuple(axes)), rule, self.linear, transpose)
 
 
 _call = jax_core.Primitive(CALL)
@@ -234,6 +270,11 @@ def _transpose(
 ) -> list[Array | None]:
     """The transpose in the operands that are undefined. The function is linear in them."""
     unknown = [i for i, x in enumerate(operands) if ad.is_undefined_primal(x)]
+    cotangents = [ad.instantiate_zeros(x) for x in cotangents]
+    if function.linear and set(unknown) <= set(function.linear):
+        known = {i: x for i, x in enumerate(operands) if i not in function.linear}
+        found = function.transpose(known, cotangents)
+        return [found[i] if i in unknown else None for i in range(len(operands))]
 
     def linear(*values: Array) -> list[Array]:
         found = dict(zip(unknown, values))
@@ -241,7 +282,7 @@ def _transpose(
 
     shapes = (jax.ShapeDtypeStruct(operands[i].aval.shape, operands[i].aval.dtype) for i in unknown)
     transpose = jax.linear_transpose(linear, *shapes)
-    found = dict(zip(unknown, transpose([ad.instantiate_zeros(x) for x in cotangents])))
+    found = dict(zip(unknown, transpose(cotangents)))
     return [found.get(i) for i in range(len(operands))]
 
 
@@ -254,7 +295,8 @@ def _changes(tangents: Sequence[Any]) -> Changes:
     }
 
 
-def _instantiated(tangent: Any) -> Any:
+def instantiated(tangent: Any) -> Any:
+    """The tangent, with zeros in place of a `SymbolicZero`."""
     is_zero = isinstance(tangent, SymbolicZero)
     return ad.instantiate_zeros(ad.Zero(tangent.aval)) if is_zero else tangent
 

@@ -48,6 +48,7 @@ from .forward_dynamics import forward_dynamics
 from .kinematics import Kinematics, configuration_and_poses, forward_kinematics
 from .rnea import gravity_acceleration
 from .rnea_derivatives import (
+    ForwardDynamicsDerivatives,
     composites,
     force_columns,
     forward_dynamics_derivatives,
@@ -194,6 +195,19 @@ def forward_dynamics_second_order(
     kinematics = forward_kinematics.unchecked(model, q)
     qdd = forward_dynamics.unchecked(model, kinematics, v, tau, f_ext)
     first = forward_dynamics_derivatives.unchecked(model, kinematics, v, tau, f_ext)
+    return second_order_from_first(model, kinematics, v, qdd, first, weights, f_ext)
+
+
+def second_order_from_first(
+    model: Model,
+    kinematics: Array | Kinematics,
+    v: Array,
+    qdd: Array,
+    first: ForwardDynamicsDerivatives,
+    weights: Array,
+    f_ext: Array | None = None,
+) -> ForwardDynamicsSecondOrder:
+    """`forward_dynamics_second_order` from the acceleration and its first derivatives."""
     dqdd_dq, dqdd_dv, Minv = first
     second = rnea_second_order.unchecked(model, kinematics, v, qdd, matmul(Minv, weights), f_ext)
     by_acceleration = matmul(second.dq_da, dqdd_dq)

@@ -174,9 +174,11 @@ def _common_corners(a: Array, b: Array, size: Array) -> tuple[Array, Array]:
 
 
 def _plane(points: Array, heights: Array, x: Array) -> Array:
-    """The heights at x (m, 2) of the plane through points (k, 2) with heights (k,).
+    """The heights at x (m, 2) of the plane through the corners (k, 2) of a polygon.
 
-    Across a line, the plane is level.
+    `heights` (k,): of the corners. The results are between the least and the largest of them: so
+    are those of all points x in the polygon, and a polygon that is almost a line has no slope
+    across. Across a line, the plane is level.
     """
     center, height = jnp.mean(points, axis=0), jnp.mean(heights)
     arm = points - center[None]
@@ -187,4 +189,5 @@ def _plane(points: Array, heights: Array, x: Array) -> Array:
     determinant = m[0] * m[1] - C[0, 1] * C[0, 1]
     rise = matmul(arm.T, heights - height)
     slope = jnp.stack([m[1] * rise[0] - C[0, 1] * rise[1], m[0] * rise[1] - C[0, 1] * rise[0]])
-    return height + matmul(x - center[None], slope / determinant)
+    found = height + matmul(x - center[None], slope / determinant)
+    return jnp.clip(found, jnp.min(heights), jnp.max(heights))

@@ -21,22 +21,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Float
 
 from .._math.linear import einsum, matmul
-from .._math.rules import changed_leaves, custom_jvp
+from ..algorithms.analytic_rules import FirstOrder, with_analytic_derivatives
 from ..algorithms.common_frame import dof_columns, dof_strictly_supports, subtree_sums
 from ..algorithms.crba import crba
 from ..algorithms.kinematics import Kinematics, forward_kinematics, root_centred
 from ..algorithms.rnea import bias_force
 from ..algorithms.rnea_derivatives import rnea_derivatives
-from ..configuration import displacement, integrate
+from ..configuration import integrate
 from ..model import Model
 from ..spatial import (
     inertia_rate_from_moments,
@@ -237,47 +236,20 @@ def _diagonal_by_q(model: Model, kinematics: Kinematics) -> Array:
     return jnp.where(dof_strictly_supports(model), matmul(squares, rates.T), 0)
 
 
-@custom_jvp
-def analytic_dynamics(parameters: DynamicsParameters, q: Array, v: Array, tau: Array) -> Response:
-    """`dynamics` at q (nq,), with analytic derivatives with respect to q, v and tau."""
-    return dynamics(parameters, q, v, tau)
+def _dynamics_first_order(
+    parameters: DynamicsParameters, q: Array, v: Array, tau: Array
+) -> FirstOrder:
+    return _first_order(parameters.model, *_dynamics_and_columns(parameters, q, v, tau))
 
 
-def _analytic_dynamics_jvp(primals, tangents):
-    parameters, q, v, tau = primals
-    found, columns = _dynamics_and_columns(parameters, q, v, tau)
-    return found, _tangent(parameters.model, dynamics, primals, tangents, found, columns)
+def _first_order(model: Model, found: Response, columns: Response) -> FirstOrder:
+    starts = range(0, columns.motion.shape[1], model.nv)
+    blocks = (jax.tree.map(lambda D, i=i: D[:, i : i + model.nv], columns) for i in starts)
+    return FirstOrder(found, tuple(blocks))
 
 
-analytic_dynamics.defjvp(_analytic_dynamics_jvp, symbolic_zeros=True)
-
-
-def _tangent(
-    model: Model,
-    function: Callable,
-    primals: Any,
-    tangents: Any,
-    found: Response,
-    columns: Response,
-) -> Response:
-    """The tangent of `function(parameters, q, ...)` from its columns by q and the other vectors."""
-    (parameters, q, *_), (parameters_dot, q_dot, *others_dot) = primals, tangents
-    total = jax.tree.map(jnp.zeros_like, found)
-    for i, change in enumerate([q_dot, *others_dot]):
-        if isinstance(change, SymbolicZero):
-            continue
-        change = displacement.unchecked(model, q, change) if i == 0 else change
-        block = slice(i * model.nv, (i + 1) * model.nv)
-        total = jax.tree.map(lambda x, D: x + matmul(D[:, block], change), total, columns)
-    leaves, changes, with_values = changed_leaves(parameters, parameters_dot)
-    if leaves:
-
-        def by_constants(leaves):
-            return function(with_values(leaves), *primals[1:])
-
-        change = jax.jvp(by_constants, (leaves,), (changes,))[1]
-        total = jax.tree.map(jnp.add, total, change)
-    return total
+analytic_dynamics = with_analytic_derivatives(dynamics, _dynamics_first_order)
+"""`dynamics` of (parameters, q, v, tau) at q (nq,), with analytic first derivatives."""
 
 
 # ------------------------------------------------------------------------------------- impact
@@ -324,16 +296,9 @@ def _impact_and_columns(
     return _motion(system, v), found._replace(motion=found.motion + by_v)
 
 
-@custom_jvp
-def analytic_impact(parameters: ImpactParameters, q: Array, v: Array) -> Response:
-    """`impact_motion` at q (nq,), with analytic derivatives with respect to q and v."""
-    return impact_motion(parameters, q, v)
+def _impact_first_order(parameters: ImpactParameters, q: Array, v: Array) -> FirstOrder:
+    return _first_order(parameters.model, *_impact_and_columns(parameters, q, v))
 
 
-def _analytic_impact_jvp(primals, tangents):
-    parameters, q, v = primals
-    found, columns = _impact_and_columns(parameters, q, v)
-    return found, _tangent(parameters.model, impact_motion, primals, tangents, found, columns)
-
-
-analytic_impact.defjvp(_analytic_impact_jvp, symbolic_zeros=True)
+analytic_impact = with_analytic_derivatives(impact_motion, _impact_first_order)
+"""`impact_motion` of (parameters, q, v) at q (nq,), with analytic first derivatives."""

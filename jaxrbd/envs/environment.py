@@ -264,7 +264,6 @@ class Env(abc.ABC):
                 f"term: {sorted(terms)}"
             )
         for name, term in terms.items():
-            _check_number(f"params.weights[{name!r}]", params.weights[name])
             _check_number(f"the reward term {name!r}", term)
         return {name: params.weights[name] * term for name, term in terms.items()}
 
@@ -408,19 +407,30 @@ def _check_settings(env: Env, params: Params) -> None:
         arguments.parameter(smoothing, "smoothing", ())
         arguments.POSITIVE("smoothing", np.asarray(smoothing))
     checked_params(env, params)
+    if not isinstance(params.weights, Mapping):
+        raise ArgumentError(
+            f"params.weights is {described(params.weights)}, expected a dict of weights"
+        )
+    for name, weight in params.weights.items():
+        _check_number(f"params.weights[{name!r}]", weight)
     for name, shapes in env.shapes(params).items():
         if not hasattr(params, name):
             raise ArgumentError(
                 f"params is {described(params)} without {name!r}, expected parameters such as "
                 f"default_params() of {type(env).__name__}"
             )
-        found = np.shape(getattr(params, name))
+        value = getattr(params, name)
+        if not arguments.is_array(value):
+            raise ArgumentError(f"params.{name} is {described(value)}, expected an array")
+        found = np.shape(value)
         if found not in shapes:
             expected = " or ".join(map(str, shapes))
             raise ArgumentError(f"params.{name} has shape {found}, expected {expected}")
 
 
 def _check_number(name: str, x: ArrayLike) -> None:
+    if not arguments.is_array(x):
+        raise ArgumentError(f"{name} is {described(x)}, expected a number")
     if np.shape(x) != ():
         raise ArgumentError(f"{name} has shape {np.shape(x)}, expected a number")
 

@@ -9,7 +9,7 @@ from which it can estimate what it does not measure.
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from jaxtyping import Float
 
 from ..errors import ArgumentError
 from ..model import arguments
+from ..model.names import described
 from .environment import Env, Observation, Parts, Physics, Wrapper, checked_env, name_and_settings
 
 POLICY_ENTRY, CRITIC_ENTRY = "state", "privileged_state"
@@ -112,12 +113,15 @@ class HistoryPhysics(NamedTuple):
 
     - `physics`: the physical state of the environment that it contains;
     - `newest`: its last observation, with the noise of this observation;
-    - `past` (length, m): the last observations, or their entries, the newest one first.
+    - `past` (length, m): the last observations, or their entries, the newest one first;
+    - `finite`: which entries of the last observation were finite; the others are 0 in `newest` and
+      in `past`.
     """
 
     physics: Physics
     newest: Observation
     past: Float[Array, "length m"]
+    finite: Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,8 +138,9 @@ class History(_OtherObservations):
     - physics: a `HistoryPhysics`; parameters, actions and rewards: those of `env`.
 
     The noise of an observation does not change while it is in the history, and all entries have the
-    noise of one observation. Raises ArgumentError for a length below 1, and for an entry that the
-    observations do not have.
+    noise of one observation. An entry that is not finite ends the episode, as in `env`, and is 0 in
+    the history. Raises ArgumentError for a length below 1, for an entry that the
+    observations do not have, and for an observation or entry that is no vector of floats.
     """
 
     env: Env
@@ -145,8 +150,16 @@ class History(_OtherObservations):
     def __post_init__(self):
         checked_env(self.env)
         arguments.require_counts(length=self.length)
+        if self.entry is not None and not isinstance(self.entry, str):
+            raise ArgumentError(f"entry is {self.entry!r}, expected the name of an entry, or None")
         params = self.env.default_params()
-        self._newest(jax.eval_shape(self.env.reset, params, jax.random.key(0)).observation)
+        state = jax.eval_shape(self.env.reset, params, jax.random.key(0))
+        newest = self._newest(state.observation)
+        is_array = isinstance(newest, jax.ShapeDtypeStruct)
+        if not is_array or newest.ndim != 1 or not jnp.issubdtype(newest.dtype, jnp.floating):
+            what = "the observation" if self.entry is None else f"the entry {self.entry!r}"
+            found = f"has shape {newest.shape}" if is_array else f"is {described(newest)}"
+            raise ArgumentError(f"{what} of env {found}, expected a vector of floats")
 
     def _newest(self, observation):
         """The part of an observation of `env` that gets the history."""
@@ -161,22 +174,28 @@ class History(_OtherObservations):
         key, sensor_key = jax.random.split(key)
         physics = self.env.initial(params, key)
         observation = self.env.observe(params, physics, sensor_key)
+        finite, observation = _without_nan(observation)
         first = self._newest(observation)
         past = jnp.broadcast_to(first, (self.length, *first.shape))
-        return HistoryPhysics(physics, observation, past)
+        return HistoryPhysics(physics, observation, past, finite)
 
     def advance(self, params, physics, action, key):
         key, sensor_key = jax.random.split(key)
         after = self.env.advance(params, physics.physics, action, key)
         observation = self.env.observe(params, after, sensor_key)
+        finite, observation = _without_nan(observation)
         past = jnp.concatenate([self._newest(observation)[None], physics.past[:-1]])
-        return HistoryPhysics(after, observation, past)
+        return HistoryPhysics(after, observation, past, finite)
 
     def observe(self, params, physics, key):
-        past = physics.past.ravel()
+        # `Env.step` ends the episode where this observation is not finite.
+        newest = jax.tree.map(
+            lambda x, finite: jnp.where(finite, x, jnp.nan), physics.newest, physics.finite
+        )
+        past = jnp.concatenate([self._newest(newest)[None], physics.past[1:]]).ravel()
         if self.entry is None:
             return past
-        return {**physics.newest, self.entry: past}
+        return {**newest, self.entry: past}
 
     def terms(self, params, before, action, after):
         return self.env.terms(params, before.physics, action, after.physics)
@@ -197,3 +216,9 @@ class History(_OtherObservations):
         if isinstance(found.observation, dict) and self.entry is not None:
             parts = {**found.observation, self.entry: parts}
         return found._replace(observation=parts)
+
+
+def _without_nan(observation: Observation) -> tuple[Any, Observation]:
+    """Which entries of an observation are finite, and the observation with 0 for the others."""
+    finite = jax.tree.map(jnp.isfinite, observation)
+    return finite, jax.tree.map(lambda x, y: jnp.where(y, x, 0), observation, finite)

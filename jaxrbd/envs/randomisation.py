@@ -218,15 +218,17 @@ def _check_equal(i: int, field: str, found: Any, expected: Any) -> None:
 
 # ------------------------------------------------------------------------------ leaves by name
 
-_STEP = re.compile(r"\.?([A-Za-z_]\w*)|\[(\d+)\]")
+_STEP = re.compile(r"([A-Za-z_]\w*)|\[(0|[1-9]\d*)\]")
 
 
 def _path(name: str) -> list[str | int]:
     """The attributes, keys and indices of a name such as "model.joints[0].axis"."""
     steps, place = [], 0
     while place < len(name):
-        found = _STEP.match(name, place)
-        if not found:
+        dotted = bool(steps) and name[place] == "."
+        found = _STEP.match(name, place + dotted)
+        # A dot stands before each name but the first one, and before no index.
+        if not found or (bool(steps) and dotted != (found[1] is not None)):
             raise ArgumentError(f"{name!r} is no name of a parameter, such as 'model.inertia'")
         steps.append(found[1] if found[2] is None else int(found[2]))
         place = found.end()

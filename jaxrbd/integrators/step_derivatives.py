@@ -8,17 +8,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .._math.linear import matmul
-from .._math.rules import changed_leaves, custom_jvp
-from ..algorithms.forward_dynamics import forward_dynamics
-from ..algorithms.rnea_derivatives import acceleration_and_derivatives
 from ..configuration import displacement, integrate
 from ..errors import ArgumentError
 from ..model import Model, arguments
+from .analytic_acceleration import acceleration
 
 
 class StepDerivatives(NamedTuple):
@@ -63,7 +59,7 @@ def step_derivatives(
 
     def step(dq, v, tau):
         def dynamics(q, v):
-            return _acceleration((model, f_ext), q, v, tau)
+            return acceleration((model, f_ext), q, v, tau)
 
         ends = integrator(model, dynamics, integrate(model, q, dq), v, dt)
         return ends, ends
@@ -73,44 +69,3 @@ def step_derivatives(
     dq = jax.vmap(lambda q_dot: displacement.unchecked(model, q_next, q_dot), 1, 1)(dq)
     AB = jnp.concatenate([dq, dv])
     return StepDerivatives(q_next, v_next, AB[:, : 2 * model.nv], AB[:, 2 * model.nv :])
-
-
-def analytic_acceleration(model: Model, q: Array, v: Array, tau: Array) -> Array:
-    """`forward_dynamics` (nv,), with analytic derivatives with respect to q, v and tau."""
-    q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    return _acceleration((model, None), q, v, arguments.velocity(model, tau, "tau"))
-
-
-@custom_jvp
-def _acceleration(constants: tuple[Model, Array | None], q: Array, v: Array, tau: Array) -> Array:
-    """`forward_dynamics`, with analytic derivatives with respect to q, v and tau in forward mode.
-
-    `constants`: the model and the external forces. JAX differentiates `forward_dynamics` by them.
-    """
-    model, f_ext = constants
-    return forward_dynamics.unchecked(model, q, v, tau, f_ext)
-
-
-def _acceleration_jvp(primals, tangents):
-    constants, q, v, tau = primals
-    (model, f_ext), (_, q_dot, v_dot, tau_dot) = constants, tangents
-    a, derivatives = acceleration_and_derivatives(model, q, v, tau, f_ext)
-    a_dot = jnp.zeros_like(a)
-    if not isinstance(q_dot, SymbolicZero):
-        a_dot = a_dot + matmul(derivatives.dqdd_dq, displacement.unchecked(model, q, q_dot))
-    if not isinstance(v_dot, SymbolicZero):
-        a_dot = a_dot + matmul(derivatives.dqdd_dv, v_dot)
-    if not isinstance(tau_dot, SymbolicZero):
-        a_dot = a_dot + matmul(derivatives.Minv, tau_dot)
-    leaves, changes, with_values = changed_leaves(constants, tangents[0])
-    if leaves:
-
-        def by_constants(leaves):
-            model, f_ext = with_values(leaves)
-            return forward_dynamics.unchecked(model, q, v, tau, f_ext)
-
-        a_dot = a_dot + jax.jvp(by_constants, (leaves,), (changes,))[1]
-    return a, a_dot
-
-
-_acceleration.defjvp(_acceleration_jvp, symbolic_zeros=True)

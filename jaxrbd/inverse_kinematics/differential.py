@@ -49,7 +49,9 @@ def differential_inverse_kinematics(
     - `q` (nq,); `tasks`: as for `inverse_kinematics`, and a `constraints.Nonholonomic` is accepted;
     - `dt`: the time step in s, above 0;
     - `gain` from 0 to 1: the fraction of the errors that one step removes;
-    - `damping` above 0: in the units of the weights;
+    - `damping` above 0: in the units of the weights. For each dof it is at least `8 nv eps` of the
+      diagonal entry of `J^T diag(w) J`, whose rounding errors are of this size: in float32, the
+      default is less than that for weights above 0.1 or so;
     - `locked`: names of joints with the velocity 0;
     - `acceleration_limit` () or (nv,), above 0, in rad/s^2 and m/s^2: the largest change of each
       velocity per second, from `previous_velocity` (nv,), the velocity of the step before. Infinite
@@ -66,10 +68,10 @@ def differential_inverse_kinematics(
     program, to rounding errors. Its derivatives assume that dofs at a limit stay there.
 
     Raises ArgumentError for an unknown frame or joint, a target that does not fit, limits that
-    contradict each other, a negative velocity limit, or a dt, gain, damping or acceleration limit
-    out of its range. Raises ArgumentError also, and names the dof, if the previous velocity cannot
-    be reduced to the velocity limit, or cannot be stopped before the position limit. A traced value
-    out of its range gives NaN.
+    contradict each other, a negative velocity limit, a dt, gain, damping or acceleration limit out
+    of its range, or a q or previous velocity that is not finite. Raises ArgumentError also, and
+    names the dof, if the previous velocity cannot be reduced to the velocity limit, or cannot be
+    stopped before the position limit. A traced value out of its range gives NaN.
     """
     tasks = checked_tasks(model, tasks, velocities=True)
     dofs = locked_dofs(model, locked)
@@ -82,6 +84,10 @@ def differential_inverse_kinematics(
         raise ArgumentError(
             f"{missing} is None, expected both acceleration_limit and previous_velocity, or neither"
         )
+    for name, x in (("q", q), ("previous_velocity", previous_velocity)):
+        values = None if x is None else arguments.known(x)
+        if values is not None and values.dtype.kind == "f":
+            arguments.require_finite(name, values)
     limit = arguments.known(acceleration_limit)
     if limit is not None:
         arguments.require(limit, lambda x: x > 0, "acceleration_limit", "above 0 in each entry")
@@ -159,7 +165,10 @@ def quadratic_program(
     """
     found = rows(model, tasks, q)
     weighted = found.weights[:, None] * found.J
-    H = matmul(weighted.T, found.J) + damping * jnp.eye(model.nv, dtype=model.dtype)
+    H = matmul(weighted.T, found.J)
+    # With less damping, rounding errors of H could be larger than its least eigenvalue.
+    least = ROUNDING * model.nv * float(jnp.finfo(H.dtype).eps) * jnp.diagonal(H)
+    H = H + jnp.diag(jnp.maximum(damping, least))
     least, most = _bounds(model, q, dt, locked, change)
     return BoxQP(
         H,

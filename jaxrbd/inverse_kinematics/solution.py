@@ -73,7 +73,8 @@ class IkSolution(NamedTuple):
       so `max_iterations` may stop it before it reaches the minimum; then `stationary` is False;
     - `iterations`: the number of steps from the start that led to q.
 
-    A solution that is not converged is finite and within the limits.
+    A solution that is not converged is finite and within the limits, except for the traced values
+    that `inverse_kinematics` lists: for them q is NaN, and neither `converged` nor `stationary`.
     """
 
     q: Float[Array, " nq"]
@@ -122,11 +123,14 @@ def inverse_kinematics(
 
     Raises ArgumentError for an unknown frame or joint, a target that does not fit, a q0 outside the
     limits, or limits that contradict each other. If JAX traces these values, a q0 outside the
-    limits is moved to the nearest limit; contradicting limits and negative weights give NaN.
+    limits is moved to the nearest limit; contradicting limits, negative weights, and values of q0,
+    the weights or the targets that are not finite give NaN.
     """
     tasks = checked_tasks(model, tasks)
     dofs = locked_dofs(model, locked)
     arguments.require_counts(max_iterations=max_iterations)
+    if not isinstance(restart, bool | np.bool_):
+        raise ArgumentError(f"restart is {restart!r}, expected True or False")
     check_limits(model)
     q0 = arguments.configuration(model, q0, "q0")
     _check_start(model, q0)
@@ -382,7 +386,7 @@ def _solution(
     box = Box(position_limits(model), locked)
     q = with_derivatives(model, tasks, box, q0, minimum)
     valid = jnp.all(lax.stop_gradient(box.limits.lower <= box.limits.upper))
-    valid &= lax.stop_gradient(weights_are_valid(tasks))
+    valid &= lax.stop_gradient(weights_are_valid(tasks)) & jnp.all(jnp.isfinite(q0))
     q = jnp.where(valid, q, jnp.nan)
     last = rows(model, tasks, q)
     errors = task_errors(model, tasks, last, q)
@@ -392,12 +396,13 @@ def _solution(
     # `accurate` compares entries of the errors with a share of the tolerance. So a norm may
     # be larger than the tolerance by a rounding error.
     converged = (largest <= tolerance * (1 + 1e-6)) & valid
+    stationary = (minimum.stationary | minimum.accurate) & jnp.all(jnp.isfinite(q))
     return IkSolution(
         q,
         square_root(square),
         errors,
         converged,
-        minimum.stationary | minimum.accurate,
+        stationary,
         minimum.iterations,
     )
 
@@ -496,8 +501,7 @@ def _check_start(model: Model, q0: Array) -> None:
     values = arguments.known(q0)
     if values is None:
         return
-    if not np.all(np.isfinite(values)):
-        raise ArgumentError(f"q0 is {values}, expected finite entries")
+    arguments.require_finite("q0", values)
     arguments.unit_quaternions("q0", values, model)
     limits = position_limits(model)
     lower, upper = arguments.known(limits.lower), arguments.known(limits.upper)

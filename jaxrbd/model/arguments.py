@@ -133,6 +133,12 @@ def is_integer(x: Any) -> bool:
     return isinstance(x, (int, np.integer)) and not isinstance(x, bool)
 
 
+def require_finite(name: str, values: np.ndarray) -> None:
+    """Raise ArgumentError, which names the values, if an entry is infinite or NaN."""
+    if not np.all(np.isfinite(values)):
+        raise ArgumentError(f"{name} is {values}, expected finite entries")
+
+
 def require_counts(**values: Any) -> None:
     """Raise ArgumentError, which names the value, for a value that is no integer of 1 or more."""
     for name, count in values.items():
@@ -219,7 +225,7 @@ class Requirement(NamedTuple):
         return jnp.where(self.holds(x), x, jnp.nan)
 
 
-POSITIVE = Requirement("a number above 0", lambda x: x > 0)
+POSITIVE = Requirement("a finite number above 0", lambda x: (x > 0) & (x < np.inf))
 NOT_NEGATIVE = Requirement("0 or more", lambda x: x >= 0)
 FRACTION = Requirement("a number from 0 to 1", lambda x: (x >= 0) & (x <= 1))
 
@@ -378,8 +384,16 @@ def _with_arrays(function: Callable, names: Sequence[str]) -> Callable:
     def array_of(name: str, x: Any, model: Any) -> Any:
         if x is None and parameters[name].default is None:
             return None
+        if x is None or not hasattr(x, "X_PB"):
+            return ARRAYS[name](model, x, name)
         # The configuration in a `Kinematics` was checked when the poses were computed.
-        return x if hasattr(x, "X_PB") else ARRAYS[name](model, x, name)
+        found, expected = (x.q.shape, x.X_PB.p.shape), ((robot(model).nq,), (model.nb, 3))
+        if found != expected:
+            raise ArgumentError(
+                f"{name} is a Kinematics with q of shape {found[0]} and positions of bodies of "
+                f"shape {found[1]}, expected {expected[0]} and {expected[1]} for {model!r}"
+            )
+        return x
 
     @functools.wraps(function)
     def checked(*args, **kwargs):

@@ -132,6 +132,7 @@ def contact_shooting(
     second derivatives, as for `hessian="exact"`, which takes long to compile. Raises ArgumentError
     for parameters out of their range, and for a dof that is out of range or occurs twice.
     """
+    model = arguments.robot(model)
     if not isinstance(scene, Scene):
         raise ArgumentError(f"scene is {scene!r}, expected a contact.Scene")
     dt, regularisation = (
@@ -145,7 +146,7 @@ def contact_shooting(
         scales = inverse_inertias(model, scene)
         scene = dataclasses.replace(scene, inverse_inertia=scales)
     return ContactShooting(
-        arguments.robot(model),
+        model,
         scene,
         dt,
         _not_negative(smoothing, "smoothing"),
@@ -284,7 +285,11 @@ def solve_contacts(
     dynamics = problem.dynamics
     if not isinstance(dynamics, ContactShooting):
         raise ArgumentError(f"problem has dynamics {dynamics!r}, expected contact_shooting(...)")
-    lengths = np.asarray(arguments.parameter(smoothing, "smoothing", (None,)))
+    lengths = arguments.known(arguments.parameter(smoothing, "smoothing", (None,)))
+    if lengths is None:
+        raise ArgumentError("smoothing is traced, expected lengths that are known")
+    most = arguments.parameter(depth, "depth", ())
+    arguments.require(most, lambda x: x >= 0, "depth", "a number of 0 or more")
     if not len(lengths) or lengths[-1] != 0 or not np.all(np.diff(lengths) < 0):
         raise ArgumentError(f"smoothing is {smoothing!r}, expected lengths that decrease to 0")
     x0 = problem.space.checked(x0, "x0")

@@ -16,7 +16,7 @@ from jaxtyping import Float, PyTree
 from ..constraints import ConstrainedDynamics, Constraint, constrained_dynamics
 from ..constraints.rows import checked_constraints
 from ..errors import ArgumentError
-from ..integrators.step_derivatives import analytic_acceleration
+from ..integrators.analytic_acceleration import analytic_acceleration
 from ..joints import as_module
 from ..model import Model, arguments
 from .spaces import Space

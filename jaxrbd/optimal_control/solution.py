@@ -202,9 +202,10 @@ def solve(
 
 def _number(name: str, x: ArrayLike, requirement: Requirement, us: Array) -> Array:
     """A number () of the dtype of us; NaN if it does not satisfy the requirement."""
-    if jnp.shape(x) != ():
-        raise ArgumentError(f"{name} has shape {jnp.shape(x)}, expected a number")
-    return requirement.or_nan(jnp.asarray(x, us.dtype))
+    x = arguments.as_array(x, name)
+    if x.shape != ():
+        raise ArgumentError(f"{name} has shape {x.shape}, expected a number")
+    return requirement.or_nan(x.astype(us.dtype))
 
 
 def _counts(iterations: int | None, rollout: str) -> tuple[int, int]:

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 from jaxtyping import PyTree
 
@@ -219,41 +218,33 @@ def linearise(
     space, m = problem.space, us.shape[1]
 
     def derivatives(values, sizes, costate, y, z):
-        def changed_values(change):
-            """The values after a change (dx, du) of one stage, or dx of the last state."""
-            return values(*jnp.split(change, np.cumsum(sizes)[:-1]))
-
-        def lagrangian(change):
+        def lagrangian(*parts):
             """The Lagrangian, with y_hat and z_hat as constants, and the values."""
-            found = changed_values(change)
+            found = values(*parts)
             h, g = lax.stop_gradient((found.h, found.g))
             weights = costate, y + h / mu, jnp.maximum(z + g / mu, 0)
             terms = zip(weights, (found.defect, found.h, found.g))
             return sum([jnp.sum(w * x) for w, x in terms], _scalar(found.cost)), found
 
-        def values_and_gradients(change):
-            """What `jacfwd` differentiates, and the values.
+        def values_and_gradients(*parts):
+            """The values, and gradients of the parts of a change (dx, du).
 
-            `jacfwd` differentiates the values, the gradient of the Lagrangian (None if not `exact`)
-            and the gradient of a scalar cost (None for a vector).
+            The gradients are of the Lagrangian (None if not `exact`), and of a scalar cost (None
+            for a vector).
             """
+            every_part = tuple(range(len(parts)))
             if exact:
-                gradient, found = jax.grad(lagrangian, has_aux=True)(change)
+                gradient, found = jax.grad(lagrangian, every_part, has_aux=True)(*parts)
+                gradient = jnp.concatenate(gradient)
             else:
-                gradient, found = None, changed_values(change)
-            cost_gradient = None
-            if not found.cost.ndim:
-                cost_gradient = jax.grad(lambda change: changed_values(change).cost)(change)
-            return (found, gradient, cost_gradient), found
+                gradient, found = None, values(*parts)
+            if found.cost.ndim:
+                return found, gradient, None
+            by_cost = jax.grad(lambda *parts: values(*parts).cost, every_part)(*parts)
+            return found, gradient, jnp.concatenate(by_cost)
 
-        zero = jnp.zeros(sum(sizes), us.dtype)
-        if exact or not jax.eval_shape(changed_values, zero).cost.ndim:
-            (jacobians, lagrangian_hessian, cost_hessian), found = jax.jacfwd(
-                values_and_gradients, has_aux=True
-            )(zero)
-        else:
-            found, jacobians = _jacobian(values, sizes, us.dtype)
-            lagrangian_hessian = cost_hessian = None
+        found_and_gradients, columns = _jacobian(values_and_gradients, sizes, us.dtype)
+        found, (jacobians, lagrangian_hessian, cost_hessian) = found_and_gradients[0], columns
         if cost_hessian is None:
             gauss_newton = matmul(jacobians.cost.T, jacobians.cost)
         else:

@@ -1,0 +1,204 @@
+"""Rules that give a function of a robot's state analytic derivatives.
+
+Let y be a function of the configuration q and of other vectors x_i (nv,), such as v and tau. Its
+first derivatives are matrices D_i, in q with respect to a displacement (nv,) of the configuration.
+Forward mode needs `D_i change`, and reverse mode needs `weights . D_i`. The change of
+`weights . D_i` is a second derivative of the scalar `weights . y`, a matrix H_ij. So the Hessian of
+a scalar function of y, in forward over reverse mode, takes one evaluation of all H_ij. For the
+other second derivatives, JAX differentiates the program of the D_i.
+
+Without a formula for H_ij, JAX differentiates the program of the D_i for all second derivatives.
+
+The columns of D_q are derivatives along velocities at q. When q moves with the velocity d, the
+derivative along the velocity e at the moved q is the symmetric second derivative in (d, e), plus
+half of the derivative along the bracket [d, e].
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.custom_derivatives import SymbolicZero
+from jaxtyping import PyTree
+
+from .._math.linear import matmul
+from .._math.rules import changed_leaves, custom_jvp, instantiated
+from ..configuration import displacement, velocity_bracket
+
+
+class FirstOrder(NamedTuple):
+    """The value y of a function, a pytree of vectors, and its first derivatives.
+
+    - `columns`: for q and each other vector, a pytree like y of matrices with nv columns.
+    """
+
+    value: PyTree
+    columns: tuple[PyTree, ...]
+
+
+Parts = tuple[int, ...]
+"""Some of the vectors, by index: 0 for q, and the others in their order."""
+
+SecondOrder = Sequence[Sequence[Array | None]]
+"""The second derivatives H_ij (nv, nv) of `weights . y` by the vectors i and j; None for zero."""
+
+
+def with_analytic_derivatives(
+    value: Callable[..., PyTree],
+    first_order: Callable[..., FirstOrder],
+    second_order: Callable[..., SecondOrder] | None = None,
+) -> Callable[..., PyTree]:
+    """The function `value(constants, q, *others)`, differentiated by analytic formulas.
+
+    - `constants`: a tuple whose first entry is the model. JAX differentiates programs by it;
+    - `first_order(constants, q, *others)`: the `FirstOrder`;
+    - `second_order(constants, q, *others, first, weights)`: the `SecondOrder` of `weights . y`;
+      without it, JAX differentiates `first_order`.
+    """
+
+    @custom_jvp
+    def function(point):
+        return value(*point)
+
+    @custom_jvp
+    def known(point, first):
+        """The function at a point where its first order is known, without derivatives."""
+        return first.value
+
+    @functools.partial(custom_jvp, nondiff_argnums=(0,))
+    def product(parts, point, first, changes):
+        """The sum of D_i change_i: the change of y for the changes (nv,) of these vectors."""
+        return _sum_of_products(first, parts, changes)
+
+    @functools.partial(custom_jvp, nondiff_argnums=(0,))
+    def weighted(parts, point, first, weights):
+        """`weights . D_i` (nv,) for these vectors."""
+        return _weighted_columns(first, parts, weights)
+
+    product.deftranspose(3, weighted)
+    weighted.deftranspose(3, product)
+
+    def by_leaves(function, operands, tangents):
+        """The tangent of a function by those leaves of its operands that change, or None."""
+        leaves, changes, with_values = changed_leaves(operands, tangents)
+        if not leaves:
+            return None
+        return jax.jvp(lambda leaves: function(with_values(leaves)), (leaves,), (changes,))[1]
+
+    def function_rule(primals, tangents):
+        (point,), (point_dot,) = primals, tangents
+        first = first_order(*lax.stop_gradient(point))
+        return known_rule((point, first), (point_dot, None))
+
+    def known_rule(primals, tangents):
+        (point, first), (point_dot, _) = primals, tangents
+        constants, *vectors = point
+        parts, changes = _changes(point, point_dot)
+        change = product(parts, point, first, changes) if parts else None
+        by_constants = by_leaves(lambda x: value(x, *vectors), constants, point_dot[0])
+        return known(point, first), _total(first.value, change, by_constants)
+
+    def product_rule(parts, primals, tangents):
+        (point, first, changes), (point_dot, _, changes_dot) = primals, tangents
+        moving = [i for i, x in enumerate(changes_dot) if not isinstance(x, SymbolicZero)]
+        linear = None
+        if moving:
+            given = tuple(changes_dot[i] for i in moving)
+            linear = product(tuple(parts[i] for i in moving), point, first, given)
+
+        def by_program(point):
+            return _sum_of_products(first_order(*point), parts, changes)
+
+        curved = by_leaves(by_program, point, point_dot)
+        return product(parts, point, first, changes), _total(first.value, linear, curved)
+
+    def weighted_rule(parts, primals, tangents):
+        (point, first, weights), (point_dot, _, weights_dot) = primals, tangents
+        zeros = [isinstance(x, SymbolicZero) for x in jax.tree.leaves(weights_dot)]
+        linear = curved = None
+        if not all(zeros):
+            linear = weighted(parts, point, first, jax.tree.map(instantiated, weights_dot))
+        moving, changes = _changes(point, point_dot)
+        given, given_dot = point, point_dot
+        if moving and second_order is not None:
+            # The first order is computed again: `first` has no derivatives, which third
+            # derivatives need. XLA computes both only once.
+            fresh = first_order(*point)
+            H = second_order(*point, fresh, weights)
+            curved = _curved(H, point, fresh, weights, parts, moving, changes)
+            given, given_dot = point[:1], point_dot[:1]  # the rest is differentiated by JAX
+
+        def by_program(given):
+            columns = first_order(*given, *point[len(given) :])
+            return _weighted_columns(columns, parts, weights)
+
+        found = weighted(parts, point, first, weights)
+        by_jax = by_leaves(by_program, given, given_dot)
+        return found, _total(found, linear, curved, by_jax)
+
+    rules = (function_rule, known_rule, product_rule, weighted_rule)
+    for f, rule in zip((function, known, product, weighted), rules):
+        f.defjvp(rule, symbolic_zeros=True)
+    return lambda *point: function(point)
+
+
+def _changes(point: tuple, point_dot: tuple) -> tuple[Parts, tuple[Array, ...]]:
+    """Which vectors of (constants, q, *others) change, and their changes (nv,)."""
+    (constants, q, *_), (_, *tangents) = point, point_dot
+    parts = tuple(i for i, x in enumerate(tangents) if not isinstance(x, SymbolicZero))
+    changes = [tangents[i] for i in parts]
+    if 0 in parts:
+        changes[0] = displacement.unchecked(constants[0], q, changes[0])
+    return parts, tuple(changes)
+
+
+def _sum_of_products(first: FirstOrder, parts: Parts, changes: Sequence[Array]) -> PyTree:
+    products = [
+        jax.tree.map(lambda D, change=change: matmul(D, change), first.columns[i])
+        for i, change in zip(parts, changes)
+    ]
+    return jax.tree.map(lambda *x: functools.reduce(jnp.add, x), *products)
+
+
+def _weighted_columns(first: FirstOrder, parts: Parts, weights: PyTree) -> tuple[Array, ...]:
+    def weighted(columns):
+        products = jax.tree.map(matmul, weights, columns)
+        return functools.reduce(jnp.add, jax.tree.leaves(products))
+
+    return tuple(weighted(first.columns[i]) for i in parts)
+
+
+def _curved(
+    H: SecondOrder,
+    point: tuple,
+    first: FirstOrder,
+    weights: PyTree,
+    parts: Parts,
+    moving: Parts,
+    changes: Sequence[Array],
+) -> tuple[Array, ...]:
+    """The changes (nv,) of `weights . D_i` for i in `parts` when the vectors `moving` change."""
+    found = []
+    for i in parts:
+        blocks = [(H[i][j], change) for j, change in zip(moving, changes)]
+        products = [matmul(block, change) for block, change in blocks if block is not None]
+        found.append(functools.reduce(jnp.add, products, jnp.zeros_like(changes[0])))
+    if parts[0] == moving[0] == 0:
+        (slope,) = _weighted_columns(first, (0,), weights)
+        bracket = functools.partial(velocity_bracket.unchecked, point[0][0], changes[0])
+        (turned,) = jax.linear_transpose(bracket, slope)(slope)
+        found[0] = found[0] + turned / 2
+    return tuple(found)
+
+
+def _total(like: PyTree, *terms: PyTree | None) -> PyTree:
+    """The sum of the terms that are not None."""
+    given = [x for x in terms if x is not None]
+    if not given:
+        return jax.tree.map(jnp.zeros_like, like)
+    return jax.tree.map(lambda *x: functools.reduce(jnp.add, x), *given)
