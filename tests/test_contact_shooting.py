@@ -184,7 +184,7 @@ def test_bad_input_is_named():
     with pytest.raises(ArgumentError, match="smoothing is traced"):
         jax.jit(lambda s: oc.solve_contacts(problem, x0, goal, us, smoothing=s))(jnp.zeros(1))
     with pytest.raises(ArgumentError, match="first argument is None, expected the Model"):
-        oc.contact_shooting(None, scene, 0.04)  # pyright: ignore[reportArgumentType]
+        oc.contact_shooting(None, dataclasses.replace(scene, inverse_inertia=None), 0.04)  # pyright: ignore[reportArgumentType]
     for depth, expected in (
         ("a", "depth is 'a'"),
         (np.nan, "depth is nan"),

@@ -255,3 +255,10 @@ def test_a_stated_transpose_is_used():
     whole = jax.grad(lambda x: jnp.sum(jax.vmap(lambda A: total(A, x, y))(jnp.stack([A, 2 * A]))))
     right = jax.grad(lambda x: expected(A, x, y) + expected(2 * A, x, y))
     close(whole(X), right(X), 1e-13)
+
+    def of_columns(function, columns):
+        return jnp.sum(jax.vmap(lambda x: function(A, x, y), 1)(columns))
+
+    columns = jnp.arange(6.0).reshape(2, 3)
+    gradients = (jax.grad(of_columns, 1)(f, columns) for f in (total, expected))
+    close(*gradients, 1e-13)

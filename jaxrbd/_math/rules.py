@@ -88,7 +88,8 @@ class custom_jvp:
             return found, _changes(result_tree.flatten_up_to(tangent))
 
         def transpose(known: Changes, cotangents: list[Array]) -> Changes:
-            assert self._linear is not None and result_tree is not None
+            assert self._linear is not None
+            assert result_tree is not None
             argument, transposed = self._linear
             others = given([known.get(i) for i in range(len(leaves))])
             others[argument] = result_tree.unflatten(cotangents)

@@ -139,8 +139,8 @@ class History(_OtherObservations):
 
     The noise of an observation does not change while it is in the history, and all entries have the
     noise of one observation. An entry that is not finite ends the episode, as in `env`, and is 0 in
-    the history. Raises ArgumentError for a length below 1, for an entry that the
-    observations do not have, and for an observation or entry that is no vector of floats.
+    the history. Raises ArgumentError for a length below 1, for an entry that the observations do
+    not have, and for an observation or entry that is no vector of floats.
     """
 
     env: Env
@@ -189,9 +189,7 @@ class History(_OtherObservations):
 
     def observe(self, params, physics, key):
         # `Env.step` ends the episode where this observation is not finite.
-        newest = jax.tree.map(
-            lambda x, finite: jnp.where(finite, x, jnp.nan), physics.newest, physics.finite
-        )
+        newest = _chosen(physics.finite, physics.newest, jnp.nan)
         past = jnp.concatenate([self._newest(newest)[None], physics.past[1:]]).ravel()
         if self.entry is None:
             return past
@@ -221,4 +219,13 @@ class History(_OtherObservations):
 def _without_nan(observation: Observation) -> tuple[Any, Observation]:
     """Which entries of an observation are finite, and the observation with 0 for the others."""
     finite = jax.tree.map(jnp.isfinite, observation)
-    return finite, jax.tree.map(lambda x, y: jnp.where(y, x, 0), observation, finite)
+    return finite, _chosen(finite, observation, 0)
+
+
+def _chosen(finite: Any, observation: Observation, other: float) -> Observation:
+    """The finite entries of an observation, and another value for the other ones."""
+
+    def chosen(finite: Array, x: Array) -> Array:
+        return jnp.where(finite, x, other) if jnp.issubdtype(x.dtype, jnp.floating) else x
+
+    return jax.tree.map(chosen, finite, observation)
