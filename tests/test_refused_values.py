@@ -151,6 +151,9 @@ BALL = collision.PlacedShape(collision.Sphere(0.1), None, np.zeros(3))
 PAST = actuators.Delay(1.0, 2).init((np.zeros(2), np.zeros(3)))
 SKEWED = [[1.0, 9.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
 REFUSED = {
+    "is fixed to the body of '": lambda: ik.inverse_kinematics(
+        ARM, [ik.FrameTask(TIP, ORIGIN, relative_to=ARM.body_names[-1])], Q
+    ),
     "mu is None": lambda: solved(mu=None),
     "tolerance has shape (2,), expected a number": lambda: solved(tolerance=[1.0, 2.0]),
     "mu is inf, expected a finite number above 0": lambda: solved(mu=np.inf),

@@ -333,10 +333,12 @@ def checked_tasks(
         raise ArgumentError("tasks is empty, expected at least one task")
     for i, task in enumerate(tasks):
         if isinstance(task, (FrameTask, GazeTask)):
-            named = [f for f in (task.frame, task.relative_to) if f is not None]
-            if all(model.frame_bodies[arguments.frame_index(model, f)] < 0 for f in named):
+            ends = task.frame, task.relative_to
+            bodies = [-1 if f is None else model.frame_bodies[model.frame_index(f)] for f in ends]
+            if bodies[0] == bodies[1]:
+                place = "the world" if bodies[0] < 0 else f"the body of {task.relative_to!r}"
                 raise ArgumentError(
-                    f"tasks[{i}]: frame {task.frame!r} of {model!r} is fixed to the world, "
+                    f"tasks[{i}]: frame {task.frame!r} of {model!r} is fixed to {place}, "
                     f"expected a moving frame"
                 )
         elif isinstance(task, PostureTask):
