@@ -1912,9 +1912,9 @@ def test_traced_values_that_are_not_finite_give_no_solution(arm):
         tasks = [ik.FrameTask("tool", target, weights=weight)]
         return ik.inverse_kinematics(arm, tasks, q0)
 
-    q0 = jnp.tile(0.3 * arm.upper_position_limit, (4, 1))
-    found = solved(q0.at[1, 2].set(jnp.nan), jnp.array([1.0, 1.0, -1.0, jnp.nan]))
-    np.testing.assert_array_equal(found.converged, [True, False, False, False])
+    q0 = jnp.tile(0.3 * arm.upper_position_limit, (5, 1))
+    found = solved(q0.at[1, 2].set(jnp.nan), jnp.array([1.0, 1.0, -1.0, jnp.nan, jnp.inf]))
+    np.testing.assert_array_equal(found.converged, [True, False, False, False, False])
     np.testing.assert_array_equal(found.stationary, found.converged)
     np.testing.assert_array_equal(jnp.all(jnp.isnan(found.q), axis=1), ~found.converged)
 

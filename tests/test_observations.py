@@ -191,8 +191,8 @@ def test_wrong_settings_are_named():
         "length is 0": lambda: envs.History(ENV, 0),
         "entry is 'state', expected None": lambda: envs.History(ENV, 2, "state"),
         "entry is 1, expected the name of an entry": lambda: envs.History(several, 2, 1),
-        "the observation of env has shape \\(4, 1\\), expected a vector": lambda: envs.History(
-            Reshaped(form=lambda x: x[:, None]), 2
+        "the observation of env has shape \\(4, 1\\) and dtype float64, expected": lambda: (
+            envs.History(Reshaped(form=lambda x: x[:, None]), 2)
         ),
         "the observation of env is 'tuple', expected a vector": lambda: envs.History(
             Reshaped(form=lambda x: (x,)), 2

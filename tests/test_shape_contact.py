@@ -116,6 +116,21 @@ def test_a_face_that_is_seen_almost_from_the_side_has_the_heights_of_its_corners
     np.testing.assert_allclose(distance, 0.8207, atol=1e-4)
 
 
+def test_the_distances_of_a_level_face_change_with_its_tilt():
+    """The four points of a box that rests flat are 0.2 m apart in y, and 0.1 m apart in x."""
+    below, above = Box([1.0, 1.0, 0.1]), Box([0.05, 0.1, 0.1])
+
+    @jax.jit
+    @jax.jacfwd
+    def by_tilt(tilt):
+        X = Pose(rbd.so3.exp(jnp.append(tilt, 0.0)), jnp.array([0.01, 0.02, 0.201]))
+        return patch(4)(above, X, below, turned((0, 0, 0))).distance
+
+    level, tilted = by_tilt(jnp.zeros(2)), by_tilt(jnp.array([1e-5, 2e-5]))
+    np.testing.assert_allclose(np.ptp(level, axis=0), [0.2, 0.1], rtol=1e-6)
+    np.testing.assert_allclose(np.ptp(tilted, axis=0), [0.2, 0.1], rtol=1e-3)
+
+
 def test_a_cylinder_has_a_line_on_its_side_and_a_disc_on_its_end():
     table, cylinder = Box([1.0, 1.0, 0.1]), Cylinder(0.1, 0.2)
     side = patch(4)(cylinder, turned((np.pi / 2, 0, 0), (0, 0, 0.2)), table, turned((0, 0, 0)))

@@ -5,9 +5,8 @@ first derivatives are matrices D_i, in q with respect to a displacement (nv,) of
 Forward mode needs `D_i change`, and reverse mode needs `weights . D_i`. The change of
 `weights . D_i` is a second derivative of the scalar `weights . y`, a matrix H_ij. So the Hessian of
 a scalar function of y, in forward over reverse mode, takes one evaluation of all H_ij. For the
-other second derivatives, JAX differentiates the program of the D_i.
-
-Without a formula for H_ij, JAX differentiates the program of the D_i for all second derivatives.
+other second derivatives, JAX differentiates the program of the D_i; without a formula for H_ij, it
+does so for all.
 
 The columns of D_q are derivatives along velocities at q. When q moves with the velocity d, the
 derivative along the velocity e at the moved q is the symmetric second derivative in (d, e), plus

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jaxtyping import Float
 
 from .._math.linear import matmul
@@ -174,11 +174,11 @@ def _common_corners(a: Array, b: Array, size: Array) -> tuple[Array, Array]:
 
 
 def _plane(points: Array, heights: Array, x: Array) -> Array:
-    """The heights at x (m, 2) of the plane through the corners (k, 2) of a polygon.
+    """The heights at points x (m, 2) of a flat polygon with the corners (k, 2).
 
-    `heights` (k,): of the corners. The results are between the least and the largest of them: so
-    are those of all points x in the polygon, and a polygon that is almost a line has no slope
-    across. Across a line, the plane is level.
+    `heights` (k,): of the corners. The results are those of the plane through the corners, between
+    the least and the largest of the heights, because a polygon that is almost a line gives a plane
+    of any slope. Across a line, the plane is level.
     """
     center, height = jnp.mean(points, axis=0), jnp.mean(heights)
     arm = points - center[None]
@@ -190,4 +190,6 @@ def _plane(points: Array, heights: Array, x: Array) -> Array:
     rise = matmul(arm.T, heights - height)
     slope = jnp.stack([m[1] * rise[0] - C[0, 1] * rise[1], m[0] * rise[1] - C[0, 1] * rise[0]])
     found = height + matmul(x - center[None], slope / determinant)
-    return jnp.clip(found, jnp.min(heights), jnp.max(heights))
+    # A bound that is met exactly would halve the derivative; a level face meets both.
+    slack = jnp.sqrt(jnp.finfo(x.dtype).eps * lax.stop_gradient(C[0, 0] + C[1, 1]))
+    return jnp.clip(found, jnp.min(heights) - slack, jnp.max(heights) + slack)

@@ -407,7 +407,7 @@ def _check_settings(env: Env, params: Params) -> None:
         arguments.parameter(smoothing, "smoothing", ())
         arguments.POSITIVE("smoothing", np.asarray(smoothing))
     checked_params(env, params)
-    if not isinstance(params.weights, Mapping):
+    if not isinstance(params.weights, dict):
         raise ArgumentError(
             f"params.weights is {described(params.weights)}, expected a dict of weights"
         )

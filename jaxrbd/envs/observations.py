@@ -158,7 +158,9 @@ class History(_OtherObservations):
         is_array = isinstance(newest, jax.ShapeDtypeStruct)
         if not is_array or newest.ndim != 1 or not jnp.issubdtype(newest.dtype, jnp.floating):
             what = "the observation" if self.entry is None else f"the entry {self.entry!r}"
-            found = f"has shape {newest.shape}" if is_array else f"is {described(newest)}"
+            found = f"is {described(newest)}"
+            if is_array:
+                found = f"has shape {newest.shape} and dtype {newest.dtype}"
             raise ArgumentError(f"{what} of env {found}, expected a vector of floats")
 
     def _newest(self, observation):

@@ -123,8 +123,9 @@ def inverse_kinematics(
 
     Raises ArgumentError for an unknown frame or joint, a target that does not fit, a q0 outside the
     limits, or limits that contradict each other. If JAX traces these values, a q0 outside the
-    limits is moved to the nearest limit; contradicting limits, negative weights, and values of q0,
-    the weights or the targets that are not finite give NaN.
+    limits is moved to the nearest limit; contradicting limits, weights that are negative or not
+    finite, and a q0 that is not finite give NaN. For a target that is not finite, the result is
+    not converged.
     """
     tasks = checked_tasks(model, tasks)
     dofs = locked_dofs(model, locked)

@@ -366,10 +366,11 @@ def checked_tasks(
 
 
 def weights_are_valid(tasks: Sequence[Task | Constraint]) -> Bool[Array, ""]:
-    """Whether all weights are 0 or more. JAX can trace weights, which raise no error then."""
+    """Whether all weights are finite and 0 or more. Weights that JAX traces raise no error."""
     kinds = FrameTask, GazeTask, ComTask, PostureTask
-    weights = [jnp.min(task.weights, initial=0) for task in tasks if isinstance(task, kinds)]
-    return jnp.all(jnp.array([x >= 0 for x in weights], bool))
+    weights = [task.weights for task in tasks if isinstance(task, kinds)]
+    valid = [jnp.all((x >= 0) & (x < jnp.inf)) for x in map(jnp.asarray, weights)]
+    return jnp.all(jnp.array(valid, bool))
 
 
 def rows(model: Model, tasks: Sequence[Task | Constraint], q: Float[Array, " nq"]) -> Rows:

@@ -392,6 +392,7 @@ def _with_arrays(function: Callable, names: Sequence[str]) -> Callable:
             raise ArgumentError(
                 f"{name} is a Kinematics with q of shape {found[0]} and positions of bodies of "
                 f"shape {found[1]}, expected {expected[0]} and {expected[1]} for {model!r}"
+                f"{'; batch with jax.vmap' if x.q.ndim > 1 else ''}"
             )
         return x
 
