@@ -82,13 +82,9 @@ def test_the_gradient_in_the_model_changes_with_the_state():
             moved = rbd.integrate(model, q, t * direction[0])
             return jnp.sum(dynamics(heavier, moved, v, tau + t * direction[1], f_ext) ** 3)
 
-        over = jax.jit(jax.jacfwd(jax.grad(slope, 1), 0))(2.0, 0.0)
-        return over, jax.jit(jax.jacfwd(jax.grad(slope, 0), 1))(2.0, 0.0)
+        return jax.jit(jax.jacfwd(jax.grad(slope, 1), 0))(2.0, 0.0)
 
-    (by_mass, by_state), (expected, same) = mixed(by_rule), mixed(by_jax)
-    close(expected, same, 1e-10)
-    close(by_mass, expected, 1e-10)
-    close(by_state, expected, 1e-10)
+    close(mixed(by_rule), mixed(by_jax), 1e-10)
 
 
 def test_the_hessian_does_not_differentiate_the_matrices():
