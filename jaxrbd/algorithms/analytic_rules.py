@@ -82,13 +82,6 @@ def with_analytic_derivatives(
     product.deftranspose(3, weighted)
     weighted.deftranspose(3, product)
 
-    def by_leaves(function, operands, tangents):
-        """The tangent of a function by those leaves of its operands that change, or None."""
-        leaves, changes, with_values = changed_leaves(operands, tangents)
-        if not leaves:
-            return None
-        return jax.jvp(lambda leaves: function(with_values(leaves)), (leaves,), (changes,))[1]
-
     def function_rule(primals, tangents):
         (point,), (point_dot,) = primals, tangents
         first = first_order(*lax.stop_gradient(point))
@@ -99,7 +92,7 @@ def with_analytic_derivatives(
         constants, *vectors = point
         parts, changes = _changes(point, point_dot)
         change = product(parts, point, first, changes) if parts else None
-        by_constants = by_leaves(lambda x: value(x, *vectors), constants, point_dot[0])
+        by_constants = _by_program(lambda x: value(x, *vectors), constants, point_dot[0])
         return known(point, first), _total(first.value, change, by_constants)
 
     def product_rule(parts, primals, tangents):
@@ -110,10 +103,10 @@ def with_analytic_derivatives(
             given = tuple(changes_dot[i] for i in moving)
             linear = product(tuple(parts[i] for i in moving), point, first, given)
 
-        def by_program(point):
+        def products(point):
             return _sum_of_products(first_order(*point), parts, changes)
 
-        curved = by_leaves(by_program, point, point_dot)
+        curved = _by_program(products, point, point_dot)
         return product(parts, point, first, changes), _total(first.value, linear, curved)
 
     def weighted_rule(parts, primals, tangents):
@@ -123,27 +116,35 @@ def with_analytic_derivatives(
         if not all(zeros):
             linear = weighted(parts, point, first, jax.tree.map(instantiated, weights_dot))
         moving, changes = _changes(point, point_dot)
-        given, given_dot = point, point_dot
+        operands, operands_dot = point, point_dot
         if moving and second_order is not None:
             # The first order is computed again: `first` has no derivatives, which third
             # derivatives need. XLA computes both only once.
             fresh = first_order(*point)
             H = second_order(*point, fresh, weights)
             curved = _curved(H, point, fresh, weights, parts, moving, changes)
-            given, given_dot = point[:1], point_dot[:1]  # the rest is differentiated by JAX
+            operands, operands_dot = point[:1], point_dot[:1]  # by JAX: only the constants
 
-        def by_program(given):
-            columns = first_order(*given, *point[len(given) :])
+        def sums(operands):
+            columns = first_order(*operands, *point[len(operands) :])
             return _weighted_columns(columns, parts, weights)
 
         found = weighted(parts, point, first, weights)
-        by_jax = by_leaves(by_program, given, given_dot)
+        by_jax = _by_program(sums, operands, operands_dot)
         return found, _total(found, linear, curved, by_jax)
 
     rules = (function_rule, known_rule, product_rule, weighted_rule)
     for f, rule in zip((function, known, product, weighted), rules):
         f.defjvp(rule, symbolic_zeros=True)
     return lambda *point: function(point)
+
+
+def _by_program(function: Callable, operands: PyTree, tangents: PyTree) -> PyTree | None:
+    """The tangent of a function, whose program JAX differentiates; None if no operand changes."""
+    leaves, changes, with_values = changed_leaves(operands, tangents)
+    if not leaves:
+        return None
+    return jax.jvp(lambda leaves: function(with_values(leaves)), (leaves,), (changes,))[1]
 
 
 def _changes(point: tuple, point_dot: tuple) -> tuple[Parts, tuple[Array, ...]]:

@@ -157,11 +157,11 @@ class History(_OtherObservations):
         newest = self._newest(state.observation)
         is_array = isinstance(newest, jax.ShapeDtypeStruct)
         if not is_array or newest.ndim != 1 or not jnp.issubdtype(newest.dtype, jnp.floating):
-            what = "the observation" if self.entry is None else f"the entry {self.entry!r}"
+            part = "the observation" if self.entry is None else f"the entry {self.entry!r}"
             found = f"is {described(newest)}"
             if is_array:
                 found = f"has shape {newest.shape} and dtype {newest.dtype}"
-            raise ArgumentError(f"{what} of env {found}, expected a vector of floats")
+            raise ArgumentError(f"{part} of env {found}, expected a vector of floats")
 
     def _newest(self, observation):
         """The part of an observation of `env` that gets the history."""

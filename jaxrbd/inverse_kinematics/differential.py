@@ -167,8 +167,8 @@ def quadratic_program(
     weighted = found.weights[:, None] * found.J
     H = matmul(weighted.T, found.J)
     # With less damping, rounding errors of H could be larger than its least eigenvalue.
-    least = ROUNDING * model.nv * float(jnp.finfo(H.dtype).eps) * jnp.diagonal(H)
-    H = H + jnp.diag(jnp.maximum(damping, least))
+    rounding = ROUNDING * model.nv * float(jnp.finfo(H.dtype).eps) * jnp.diagonal(H)
+    H = H + jnp.diag(jnp.maximum(damping, rounding))
     least, most = _bounds(model, q, dt, locked, change)
     return BoxQP(
         H,
