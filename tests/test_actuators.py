@@ -1,5 +1,6 @@
 """Actuators: PD control, DC motors and delays: their laws, their derivatives and their errors."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -102,6 +103,20 @@ def test_the_force_of_pd_control_ends_at_the_effort(model):
 
     expected = np.where(limited, 0, -pd.damping)
     close(by_velocity(operands[1], pd), np.diag(expected), 1e-14)
+
+
+@pytest.mark.parametrize("name", ["stiffness", "damping", "effort"])
+def test_a_traced_gain_out_of_its_range_gives_nan(model, name):
+    q, v, *_ = zoo.state(model, 0)
+    target, wanted, *_ = zoo.state(model, 1)
+    pd = gains(effort=np.full(NV, np.inf))
+    wrong = np.array(getattr(pd, name))
+    wrong[1] = -1.0
+    found, _ = control(
+        model, eqx.tree_at(lambda x: getattr(x, name), pd, wrong), q, v, target, wanted
+    )
+    expected = control(model, pd, q, v, target, wanted)[0].at[1].set(jnp.nan)
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_the_default_has_no_limit_and_no_target_velocity():
@@ -234,6 +249,22 @@ def test_the_torque_speed_curve_of_a_motor(chain):
         close(driven(chain, MOTOR, v, tau)[0, 2], 2 * 0.4, 1e-14)
 
 
+@pytest.mark.parametrize("name", ["stall_torque", "no_load_speed", "effort", "gear_ratio"])
+def test_a_traced_parameter_of_a_motor_out_of_its_range_gives_nan(chain, name):
+    v, tau = jnp.ones((1, 3)), jnp.full((1, 3), 9.0)
+    wrong = np.array(getattr(MOTOR, name))
+    wrong[1] = -1.0
+    motor = eqx.tree_at(lambda x: getattr(x, name), MOTOR, wrong)
+    expected = driven(chain, MOTOR, v, tau).at[0, 1].set(jnp.nan)
+    np.testing.assert_array_equal(driven(chain, motor, v, tau), expected)
+
+
+def test_a_motor_at_an_unknown_speed_gives_nan(chain):
+    v, tau = jnp.array([[jnp.nan, 0.0, 0.0]]), jnp.full((1, 3), 9.0)
+    found = driven(chain, MOTOR, v, tau)[0]
+    np.testing.assert_array_equal(jnp.isnan(found), [True, False, False])
+
+
 def test_the_limits_agree_with_the_form_with_a_clipped_speed(chain, rng):
     """That form clips the speed where the line meets the effort, and then the torques."""
     v, tau = 8 * rng.normal(size=(200, 3)), 6 * rng.normal(size=(200, 3))
@@ -319,6 +350,15 @@ def test_a_delayed_signal(rng):
     found = delayed_signal(delay, jnp.asarray(lags, float), commands)
     expected = [commands[max(t - lag, 0)] for t, lag in enumerate(lags)]
     np.testing.assert_array_equal(found, jnp.stack(expected))
+
+
+def test_a_command_of_another_step_has_no_effect():
+    """Also where this command is infinite or NaN."""
+    commands = jnp.array([[0.0], [jnp.inf], [1.0], [jnp.nan], [2.0], [3.0]])
+    for lag in (0, 1, 2):
+        found = delayed_signal(Delay(0.0, 2), jnp.full(6, float(lag)), commands)
+        expected = jnp.stack([commands[max(t - lag, 0)] for t in range(6)])
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_lags_are_batched_and_differentiated(rng):

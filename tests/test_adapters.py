@@ -46,6 +46,13 @@ def test_a_seed_of_gymnasium_repeats_an_episode(vector):
     np.testing.assert_array_equal(first, again)
     assert np.all(first != other)
     assert np.all(vector.reset()[0] != again)
+    np.testing.assert_array_equal(vector.reset(seed=np.int64(1))[0], first)
+    with pytest.raises(ArgumentError, match="seed is -1, expected an integer of 0 or more"):
+        vector.reset(seed=-1)
+    with pytest.raises(ArgumentError, match=r"options is .'reset_mask': 1., expected"):
+        vector.reset(seed=2, options={"reset_mask": 1})
+    with pytest.raises(ArgumentError, match="actions has dtype complex128, expected real numbers"):
+        vector.step(np.zeros((3, 1), complex))
     with pytest.raises(ArgumentError, match=r"seed is \[1, 2, 3\], expected an integer of"):
         vector.reset(seed=[1, 2, 3])
 
@@ -143,6 +150,8 @@ def test_wrong_sizes_and_order_are_refused():
         envs.gymnasium_vector(envs.auto_reset(POINT), 2)
     with pytest.raises(ArgumentError, match=r"autoreset is \['x'\], expected one of Ne"):
         envs.gymnasium_vector(POINT, 2, autoreset=["x"])
+    with pytest.raises(ArgumentError, match="seed is -1, expected an integer of 0 or more"):
+        envs.gymnasium_vector(POINT, 2, seed=-1)
     with pytest.raises(ArgumentError, match="size is 0"):
         envs.gymnasium_vector(POINT, 0)
     with pytest.raises(ArgumentError, match="step before reset"):
@@ -205,7 +214,14 @@ def test_samples_of_the_spaces_of_gymnax(key):
     env = envs.GymnaxEnv(POINT)
     keys = jax.random.split(key, 200)
     actions = jax.vmap(env.action_space().sample)(keys)
-    assert env.action_space().contains(actions)
+    space = env.action_space()
+    assert env.action_space().contains(actions[0])
+    assert not space.contains(jnp.zeros(2))
+    assert not space.contains(jnp.full(1, 1.1))
+    with pytest.raises(ArgumentError, match="key has shape"):
+        space.sample(0)
+    with pytest.raises(ArgumentError, match="params is 'int', expected parameters"):
+        env.action_space(3)
     assert jnp.min(actions) < -0.9
     assert jnp.max(actions) > 0.9
     observations = jax.vmap(env.observation_space().sample)(keys)

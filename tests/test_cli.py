@@ -870,6 +870,9 @@ def test_a_page_or_picture_in_a_missing_folder_is_an_error_at_the_start(tmp_path
         error = f"jaxrbd: error: {words[-1]}: the folder '{tmp_path / 'gone'}' does not exist\n"
         printed = capsys.readouterr()
         assert (printed.out, printed.err) == ("", error)
+    assert cli.main(["play", "x", "--html", str(tmp_path)]) == 1
+    error = f"jaxrbd: error: --html: '{tmp_path}' is a folder, expected a file\n"
+    assert capsys.readouterr().err == error
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path, capsys):

@@ -124,6 +124,15 @@ def impulses(model, q, u, servo, dt):
     return joint_law(model, q, dt, jnp.asarray(RECOVERY), conductance, servo).impulses(u)
 
 
+def test_a_traced_effort_out_of_its_range_gives_no_impulse_without_limit():
+    model = sliders([{}, {}])
+    servo = Servo(PD(np.ones(2), np.ones(2), np.full(2, 5.0)), jnp.zeros(2))
+    wrong = eqx.tree_at(lambda x: x.control.effort, servo, jnp.array([-1.0, 5.0]))
+    found = impulses(model, jnp.zeros(2), jnp.array([1e3, 1e3]), wrong, 0.01).servo
+    assert jnp.isnan(found[0])
+    close(found[1], -0.01 * 5.0, 1e-14)
+
+
 def no_servo(model):
     return Servo(PD(*np.zeros((2, model.nv))), jnp.zeros(model.nv))
 

@@ -361,7 +361,31 @@ FAULTS = {
         "frame 'tool' of 'robot' has no place",
     ),
     "onto": (lambda: padded.pad([one()], one()), "onto is .* expected PaddedRobots"),
+    "onto another dtype": (
+        lambda: padded.pad([one().astype("float32")], padded.pad([one()])),
+        "dtype float32, expected float64 as onto",
+    ),
+    "onto another dissipation": (
+        lambda: padded.pad([one().with_dissipation()], padded.pad([one()])),
+        "dissipative True, expected False as onto",
+    ),
     "padding": (lambda: padded.alike([one()], -1), "padding is -1"),
+    "padding by a text": (lambda: padded.alike([one()], "a"), "padding is 'a'"),
+    "padding by a truth value": (lambda: padded.alike([one()], True), "padding is True"),
+    "batches of other dtypes": (
+        lambda: padded.alike([one(), one().astype("float32")]),
+        "dtype float32, expected float64 as models",
+    ),
+    "batches of no robots": (lambda: padded.alike([]), "models is empty"),
+    "no configurations": (
+        lambda: padded.pad([one()]).configurations(1.0),
+        "q is 1.0, expected a sequence of arrays",
+    ),
+    "a text as velocity": (
+        lambda: padded.pad([one()]).velocities(["a"]),
+        r"v\[0\] of robot 'robot' is 'a', expected an array",
+    ),
+    "no names": (lambda: padded.pad([one()]).frame_index(3), "names is 3, expected a sequence"),
     "one configuration": (
         lambda: padded.pad([one(), one()]).configurations([np.zeros(1)]),
         "q has 1 entries, expected 2",

@@ -64,6 +64,18 @@ def contact_stepped(**options):
     return contact.contact_step(ARM, contact.Scene((TIP,)), Q, Q, Q, 0.01, **options)
 
 
+def contacts_solved(q):
+    step = shooting(dt=0.01)
+    given = optimal_control.Problem(
+        optimal_control.state_space(ARM), step, lambda t, x, u, p: u, lambda x, p: x[0]
+    )
+    return optimal_control.solve_contacts(given, (q, Q), None, np.zeros((2, ARM.nv)))
+
+
+def scanned(frame, pattern):
+    return sensors.height_scan(ARM, Q, contact.Plane(), frame, pattern)
+
+
 def problem(**options):
     functions = {"dynamics": lambda t, x, u, p: x + u, "cost": lambda t, x, u, p: u}
     return optimal_control.Problem(optimal_control.vector_space(2), **(functions | options))
@@ -144,6 +156,7 @@ KEY = jax.random.key(0)
 ORIGIN = Pose(np.eye(3), np.zeros(3))
 CART_POLE = envs.CartPoleSwingUp()
 SCALE = envs.Scale(0.9, 1.1)
+MUSCLES = actuators.Muscles([1.0], [[1.0, 2.0]])
 FILTER = actuators.Filter([0.1, 0.1])
 BALL_JOINT = zoo.build(["spherical"], [-1])
 ROPE = tendons.FixedTendon("rope", {ARM.joint_names[0]: 1.0})
@@ -155,6 +168,15 @@ REFUSED = {
         ARM, [ik.FrameTask(TIP, ORIGIN, relative_to=ARM.body_names[-1])], Q
     ),
     "mu is None": lambda: solved(mu=None),
+    "spacing is [1, [2]]": lambda: contact.HeightGrid(np.zeros((5, 5)), [1, [2]]),
+    "length is None, expected an array": lambda: MUSCLES.forces(None, [1.0]),
+    "rate is 'a', expected an array": lambda: MUSCLES.forces([1.0], "a"),
+    "frame is None, expected the name or the index": lambda: scanned(None, [[0.0, 0.0]]),
+    "pattern has dtype complex128, expected real": lambda: scanned(TIP, np.array([[1j, 0]])),
+    "name is 3, expected the name of a tendon": lambda: tendons.SpatialTendon(3, ["a", "b"]),
+    "name is 4, expected the name of a tendon": lambda: tendons.RotationAngle(4, "ball"),
+    "name is 5, expected the name of a tendon": lambda: tendons.FixedTendon(5, {"a": 1.0}),
+    "x0 is [nan nan] in state 0, expected finite": lambda: contacts_solved(Q * np.nan),
     "tolerance has shape (2,), expected a number": lambda: solved(tolerance=[1.0, 2.0]),
     "mu is inf, expected a finite number above 0": lambda: solved(mu=np.inf),
     "dt is inf, expected a finite number above 0": lambda: differential(dt=np.inf),
@@ -410,7 +432,7 @@ REFUSED = {
     "q is [[0.0], [0.0, 1.0]], expected": lambda: moved(q=[[0.0], [0.0, 1.0]]),
     "q is 'ab', expected an array": lambda: moved(q="ab"),
     "dt is 'a', expected an array": lambda: moved(dt="a"),
-    "dt has dtype complex128, expected a real": lambda: moved(dt=1j),
+    "dt has dtype complex128, expected real numbers": lambda: moved(dt=1j),
     "z contains an array of shape (1,), expected arrays of real": lambda: moved(z=np.array([1j])),
     "the rate of z from dynamics is complex": lambda: moved(
         lambda q, v, z: (v, z.astype(complex)), z=np.zeros(1)

@@ -127,5 +127,8 @@ def test_the_command_starts_from_a_checkpoint(saved, tmp_path, monkeypatch, caps
     capsys.readouterr()
     assert cli.main([*words, "--resume"]) == 1
     assert "--start-from begins a training, and --resume continues" in capsys.readouterr().err
+    assert cli.main(["train", "cart-pole", "--out", "new", "--start-from", "nosuch"]) == 1
+    assert "nosuch: the file cannot be read" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
     given = cli._parser().parse_args(words)
     assert "--start-from" not in train_command._resumption(given, "fine")

@@ -10,5 +10,7 @@ def clip_within(x: Array, low: Array | int, high: Array | int) -> Array:
     """`jnp.clip`, but the derivative with respect to x is 1 where x is equal to a bound.
 
     There `jnp.clip` has the derivative 1/2, so a solver with bounds on x would see wrong gradients.
+    A bound that is NaN gives NaN.
     """
-    return jnp.where(x < low, low, jnp.where(x > high, high, x))
+    below, above = (x < low) | (low != low), (x > high) | (high != high)
+    return jnp.where(below, low, jnp.where(above, high, x))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
-import equinox as eqx
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
@@ -12,10 +12,10 @@ from jaxtyping import Float
 
 from .._math.clip import clip_within
 from ..model import Model, arguments
-from .joint_values import checked_values, joints_of_dofs, values_of_dofs
+from .joint_values import GAIN, ValuesOfDofs, joints_of_dofs, values_of_dofs
 
 
-class DCMotor(eqx.Module):
+class DCMotor(ValuesOfDofs):
     """DC motors behind gears: each limits a requested joint torque by its torque-speed curve.
 
     One value per degree of freedom, (nv,). All values but `gear_ratio` belong to the shaft of the
@@ -44,10 +44,18 @@ class DCMotor(eqx.Module):
     friction: `Model.damping` and `Model.friction` describe the friction of the joint and gear. The
     gear has no losses and no play. Voltage, inductance and temperature are not modelled.
 
-    All fields are leaves. Raises ArgumentError for values out of their range. Source: the linear
+    All fields are leaves. Raises ArgumentError for values out of their range; the torque of a
+    traced value out of its range is NaN. Source: the linear
     torque-speed curve of a DC motor. The limits agree with `DCMotor` of Isaac Lab, in the version
     with four quadrants.
     """
+
+    RANGES: ClassVar = {
+        "stall_torque": GAIN,
+        "no_load_speed": arguments.Requirement("more than 0", lambda x: x > 0),
+        "effort": arguments.NOT_NEGATIVE,
+        "gear_ratio": arguments.POSITIVE,
+    }
 
     stall_torque: Float[arguments.Parameter, " nv"]
     no_load_speed: Float[arguments.Parameter, " nv"]
@@ -68,13 +76,7 @@ class DCMotor(eqx.Module):
         self.effort = arguments.parameter(effort, "effort", shape)
         gear_ratio = np.ones(shape) if gear_ratio is None else gear_ratio
         self.gear_ratio = arguments.parameter(gear_ratio, "gear_ratio", shape)
-        for name, test, expected in (
-            ("stall_torque", lambda x: (x >= 0) & np.isfinite(x), "finite, 0 or more"),
-            ("no_load_speed", lambda x: x > 0, "more than 0"),
-            ("effort", lambda x: x >= 0, "0 or more"),
-            ("gear_ratio", lambda x: (x > 0) & np.isfinite(x), "finite, more than 0"),
-        ):
-            arguments.require(getattr(self, name), test, name, expected)
+        self.require_ranges()
 
     @classmethod
     def for_joints(
@@ -115,7 +117,7 @@ class DCMotor(eqx.Module):
 
 @arguments.compiled(arrays=("v", "tau"))
 def _motor_torque(model: Model, motor: DCMotor, v: Array, tau: Array) -> Float[Array, " nv"]:
-    stall, no_load, effort, gear = checked_values(model, motor)
+    stall, no_load, effort, gear = motor.checked_values(model)
     speed = gear * v / no_load  # relative to the no-load speed
     highest = clip_within(stall * (1 - speed), -effort, effort)
     lowest = clip_within(-stall * (1 + speed), -effort, effort)

@@ -115,7 +115,13 @@ def _push(delay: Delay, past: PyTree, command: PyTree) -> tuple[PyTree, PyTree]:
         else:
             pair = lax.dynamic_slice_in_dim(commands, newer, 2)
         fraction = lag - newer.astype(lag.dtype)
-        return (1 - fraction) * pair[0] + fraction * pair[1]
+
+        def weighted(weight, command):
+            # A command that is infinite or NaN has no effect with the weight 0.
+            unused = (weight == 0) & ~jnp.isfinite(command)
+            return weight * jnp.where(unused, 0, command)
+
+        return weighted(1 - fraction, pair[0]) + weighted(fraction, pair[1])
 
     return past, jax.tree.map(delayed, past)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -12,6 +13,8 @@ from jax.typing import ArrayLike
 
 from ..errors import ArgumentError
 from ..model import Model, arguments
+
+GAIN = arguments.Requirement("finite, 0 or more", lambda x: (x >= 0) & (x < np.inf))
 
 
 def joints_of_dofs(model: Model, joints: Sequence[str]) -> np.ndarray:
@@ -35,15 +38,30 @@ def joints_of_dofs(model: Model, joints: Sequence[str]) -> np.ndarray:
     return owner
 
 
-def checked_values(model: Model, actuators: eqx.Module, prefix: str = "") -> list[Array]:
-    """The fields of actuators with one value per degree of freedom, as arrays of the model's dtype.
+class ValuesOfDofs(eqx.Module):
+    """Actuators whose fields have one value per degree of freedom, (nv,), in a range each."""
 
-    Raises ArgumentError for a shape other than (nv,), with `prefix` before the name of the field.
-    """
-    return [
-        arguments.velocity(model, jnp.asarray(x, model.dtype), prefix + name)
-        for name, x in vars(actuators).items()
-    ]
+    RANGES: ClassVar[Mapping[str, arguments.Requirement]]
+
+    def require_ranges(self) -> None:
+        """Raise ArgumentError, which names the field, for a value out of its range, or NaN."""
+        for name, requirement in self.RANGES.items():
+            arguments.require(getattr(self, name), requirement.holds, name, requirement.expected)
+
+    def checked_values(self, model: Model, prefix: str = "") -> list[Array]:
+        """The fields as arrays (nv,) of the model's dtype.
+
+        A value out of its range is NaN: a traced value cannot raise an error. Raises ArgumentError
+        for a shape other than (nv,), with `prefix` before the name of the field.
+        """
+        return [
+            requirement.or_nan(
+                arguments.velocity(
+                    model, jnp.asarray(getattr(self, name), model.dtype), prefix + name
+                )
+            )
+            for name, requirement in self.RANGES.items()
+        ]
 
 
 def values_of_dofs(

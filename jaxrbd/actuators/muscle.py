@@ -128,7 +128,7 @@ class Muscles(eqx.Module):
         than (n,), a dtype other than float, and different dtypes.
         """
         n = len(self.peak_force)
-        length, rate = jnp.asarray(length), jnp.asarray(rate)
+        length, rate = arguments.as_array(length, "length"), arguments.as_array(rate, "rate")
         for name, x in (("length", length), ("rate", rate)):
             if x.shape != (n,) or not jnp.issubdtype(x.dtype, jnp.floating):
                 raise ArgumentError(

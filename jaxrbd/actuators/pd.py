@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
-import equinox as eqx
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
@@ -13,10 +13,10 @@ from jaxtyping import Float
 from .._math.clip import clip_within
 from ..configuration import difference
 from ..model import Model, arguments
-from .joint_values import checked_values, joints_of_dofs, values_of_dofs
+from .joint_values import GAIN, ValuesOfDofs, joints_of_dofs, values_of_dofs
 
 
-class PD(eqx.Module):
+class PD(ValuesOfDofs):
     """PD control: a spring to a target position and a damper to a target velocity, per dof.
 
     - `stiffness`: (nv,), in N m/rad (N/m for a dof that is a translation), 0 or more;
@@ -26,8 +26,11 @@ class PD(eqx.Module):
 
     A dof with zero stiffness and zero damping gets no force. All fields are leaves, so `vmap` and
     `grad` work over the gains. A call casts them to the model's dtype. Raises ArgumentError for a
-    negative, NaN or infinite stiffness or damping, and for a negative or NaN effort.
+    negative, NaN or infinite stiffness or damping, and for a negative or NaN effort. The force of a
+    traced value out of its range is NaN.
     """
+
+    RANGES: ClassVar = {"stiffness": GAIN, "damping": GAIN, "effort": arguments.NOT_NEGATIVE}
 
     stiffness: Float[arguments.Parameter, " nv"]
     damping: Float[arguments.Parameter, " nv"]
@@ -44,11 +47,7 @@ class PD(eqx.Module):
         self.damping = arguments.parameter(damping, "damping", shape)
         effort = np.full(shape, np.inf) if effort is None else effort
         self.effort = arguments.parameter(effort, "effort", shape)
-        for name in ("stiffness", "damping"):
-            arguments.require(
-                getattr(self, name), lambda x: (x >= 0) & np.isfinite(x), name, "finite, 0 or more"
-            )
-        arguments.require(self.effort, lambda x: x >= 0, "effort", "0 or more")
+        self.require_ranges()
 
     @classmethod
     def for_joints(
@@ -110,7 +109,7 @@ def _pd_force(
     velocity: ArrayLike | None,
 ) -> Float[Array, " nv"]:
     position = arguments.configuration(model, position, "position")
-    stiffness, damping, effort = checked_values(model, pd)
+    stiffness, damping, effort = pd.checked_values(model)
     target = 0 if velocity is None else arguments.velocity(model, velocity, "velocity")
     force = stiffness * difference.unchecked(model, q, position) + damping * (target - v)
     return clip_within(force, -effort, effort)

@@ -222,6 +222,18 @@ def symmetric_product(model: Model, J: Array, F: Array) -> Array:
     return jnp.where(np.triu(supports), product, transposed)
 
 
+def symmetric_in_dofs(model: Model, upper: Array) -> Array:
+    """The symmetric matrix (nv_tree, nv_tree) of the entries [l, j] of `upper` where dof l
+    strictly supports dof j.
+
+    The entry for two dofs of the same joint is the mean of the entries [l, j] and [j, l].
+    """
+    strict = dof_strictly_supports(model)
+    block = dof_supports(model) & ~strict
+    one_side = jnp.where(strict, upper, 0) + jnp.where(block, upper / 2, 0)
+    return one_side + one_side.T
+
+
 # -------------------------------------------------------- the chain rule through the velocity map G
 
 

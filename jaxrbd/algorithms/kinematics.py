@@ -276,16 +276,6 @@ def _reference_pose(X: RootedPose, reference: str) -> Pose:
     return Pose(aligned, X.X_RF.p if reference == "local_world_aligned" else -X.p_WR)
 
 
-@arguments.compiled(arrays=("q",), static_argnames="frame")
-def frame_placement(model: Model, q: Array | Kinematics, frame: str | int) -> Pose:
-    """Pose of a frame in the world: R (3, 3), p (3,) in m.
-
-    `q` (nq,) or its `Kinematics`; `frame`: as in `Model.frame_index`. Raises
-    ArgumentError for an unknown frame.
-    """
-    return find_frame(model, q, frame)[2].X_WF
-
-
 @arguments.compiled(arrays=("q",))
 def frame_placements(model: Model, q: Array | Kinematics) -> Pose:
     """Poses of all frames in the world, in the order of `model.frame_names`.

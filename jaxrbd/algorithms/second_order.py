@@ -42,6 +42,7 @@ from .common_frame import (
     dof_supports,
     row_products,
     subtree_sums,
+    symmetric_in_dofs,
     velocities,
 )
 from .forward_dynamics import forward_dynamics
@@ -144,23 +145,12 @@ def rnea_second_order(
     a_above_q = product([J], [by_acceleration])
     supports, in_subtree = dof_supports(model), dof_strictly_supports(model).T
     tree = RneaSecondOrder(
-        dq_dq=_symmetric(model, dq_dq),
+        dq_dq=symmetric_in_dofs(model, dq_dq),
         dq_dv=jnp.where(supports, q_above_v, jnp.where(in_subtree, v_above_q.T, 0)),
-        dv_dv=_symmetric(model, dv_dv),
+        dv_dv=symmetric_in_dofs(model, dv_dv),
         dq_da=jnp.where(supports, q_above_a, jnp.where(in_subtree, a_above_q.T, 0)),
     )
     return RneaSecondOrder(*(project(model, q, x) for x in tree))
-
-
-def _symmetric(model: Model, upper: Array) -> Array:
-    """The symmetric matrix of the entries [l, j] of `upper` where dof l strictly supports dof j.
-
-    The entry for two dofs of the same joint is the mean of the entries [l, j] and [j, l].
-    """
-    strict = dof_strictly_supports(model)
-    block = dof_supports(model) & ~strict
-    one_side = jnp.where(strict, upper, 0) + jnp.where(block, upper / 2, 0)
-    return one_side + one_side.T
 
 
 def _by_forward_mode(model: Model, q, v, a, weights, f_ext) -> RneaSecondOrder:

@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if unknown:
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
-        _check_folders(options)
+        _check_outputs(options)
         cache.keep_programs(options)
         status = options.run(options)
         sys.stdout.flush()  # a closed pipe raises here, not at exit
@@ -76,10 +76,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _check_folders(options: argparse.Namespace) -> None:
-    """Raise ArgumentError if the folder of a page or picture to write does not exist."""
+def _check_outputs(options: argparse.Namespace) -> None:
+    """Raise ArgumentError if a file to write is a folder, or its folder does not exist."""
     for name in ("html", "png"):
-        folder = os.path.dirname(getattr(options, name, None) or "")
+        path = getattr(options, name, None) or ""
+        folder = os.path.dirname(path)
+        if os.path.isdir(path):
+            raise ArgumentError(f"--{name}: {path!r} is a folder, expected a file")
         if folder and not os.path.isdir(folder):
             raise ArgumentError(f"--{name}: the folder {folder!r} does not exist")
 

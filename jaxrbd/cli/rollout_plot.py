@@ -67,5 +67,6 @@ def _quantiles(axes: Axes, time: np.ndarray, values: np.ndarray, title: str) -> 
     low, median, high = np.quantile(values, (0.05, 0.5, 0.95), axis=0)
     axes.fill_between(time, low, high, alpha=0.25, label="5 % to 95 % of the batch")
     axes.plot(time, median, label="median")
-    axes.set(xlabel="time [s]", yscale="log", title=title)
+    scale = "log" if np.any(median > 0) else "linear"  # a robot without joints has only zeros
+    axes.set(xlabel="time [s]", yscale=scale, title=title)
     axes.legend()

@@ -131,6 +131,8 @@ def run(options: argparse.Namespace) -> int:
     report = _function(options.report) if options.report else None
     if options.start_from and options.resume:
         raise ArgumentError("--start-from begins a training, and --resume continues one")
+    if options.start_from:
+        read_description(options.start_from)  # an error before the long compilation
     if options.stop_at is not None and options.evaluate_every is None:
         raise ArgumentError("--stop-at is the return of an evaluation, and needs --evaluate-every")
     top = Path(options.out or f"train-{options.task}-{options.algorithm}")

@@ -84,7 +84,7 @@ class HeightGrid(Terrain):
                 f"heights has shape {self.heights.shape}, expected {NODES} nodes or more along "
                 f"each axis"
             )
-        spacing = arguments.parameter(spacing, "spacing", (2,) if np.ndim(spacing) else ())
+        spacing = arguments.parameter(spacing, "spacing", (), (2,))
         if spacing.ndim == 0:
             spacing = spacing * np.ones(2, spacing.dtype)
         self.spacing, self.origin = spacing, arguments.parameter(origin, "origin", (2,))

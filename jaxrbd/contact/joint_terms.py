@@ -29,7 +29,6 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from ..actuators import PD
-from ..actuators.joint_values import checked_values
 from ..actuators.transmissions import Transmission
 from ..configuration import difference
 from ..errors import ArgumentError
@@ -220,7 +219,7 @@ def _dissipation_law(model: Model, dt: Array, conductance: Array) -> ClippedLaw:
 
 
 def _servo_law(model: Model, q: Array, dt: Array, servo: Servo) -> ClippedLaw:
-    stiffness, damping, effort = checked_values(model, servo.control, "servo.control.")
+    stiffness, damping, effort = servo.control.checked_values(model, "servo.control.")
     velocity = jnp.zeros_like(stiffness) if servo.velocity is None else servo.velocity
     velocity = arguments.velocity(model, velocity, "servo.velocity")
     if servo.position is not None and servo.error is None:
@@ -231,7 +230,8 @@ def _servo_law(model: Model, q: Array, dt: Array, servo: Servo) -> ClippedLaw:
     else:
         given = "no position and no" if servo.error is None else "a position and an"
         raise ArgumentError(f"servo has {given} error, expected one of the two")
-    gain = damping + dt * stiffness
+    # A bound that is NaN is no bound, so an effort that is NaN makes the gain NaN.
+    gain = jnp.where(jnp.isnan(effort), jnp.nan, damping + dt * stiffness)
     driven = gain > 0
     target = (stiffness * error + damping * velocity) / jnp.where(driven, gain, 1)
     bounded = jnp.isfinite(effort)

@@ -31,7 +31,7 @@ def gymnasium_vector(
     """A `gymnasium.vector.VectorEnv` with `size` environments, which run in one program.
 
     - `params`: the parameters (default: `env.default_params()`); `params_axes`: as in `vectorize`;
-    - `seed`: of the first reset, if it has no seed; an integer of 64 bits;
+    - `seed`: of the first reset, if it has no seed; an integer of 0 or more, as in Gymnasium;
     - `autoreset`: when a new episode begins, a value of `gymnasium.vector.AutoresetMode`.
       "NextStep" (default, as in Gymnasium): the step after the end of an episode ignores the
       action, has the reward 0, and returns the first observation of a new episode. "SameStep": the
@@ -39,10 +39,11 @@ def gymnasium_vector(
       observations of the old episodes, and `infos["_final_obs"]` is true for their environments.
 
     The other infos are the reward terms by name. Actions are between -1 and 1. Observations and
-    rewards are NumPy arrays; observations have the dtype of the model, rewards are float64. An
+    rewards are NumPy arrays; observations have the dtype of the model, rewards are float64. `reset`
+    begins new episodes in all environments and has no options: it raises ArgumentError for them. An
     observation that is a dict has a `gymnasium.spaces.Dict`. Raises ArgumentError if the package
-    gymnasium is not installed (`pip install gymnasium`), for a size below 1, for a seed that is no
-    integer, and for another value of `autoreset`.
+    gymnasium is not installed (`pip install gymnasium`), for a size below 1, for another seed,
+    and for another value of `autoreset`.
     """
     try:
         import gymnasium  # pyright: ignore[reportMissingImports]
@@ -52,6 +53,12 @@ def gymnasium_vector(
         raise ArgumentError(
             "gymnasium_vector needs the package gymnasium 1.1 or later: pip install gymnasium"
         ) from error
+
+    def key_of(seed):
+        if arguments.is_integer(seed) and seed < 0:
+            raise ArgumentError(f"seed is {seed}, expected an integer of 0 or more")
+        return arguments.random_key(seed)
+
     checked_env(env)
     arguments.require_counts(size=size)
     modes = {mode.value: mode for mode in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)}
@@ -88,14 +95,16 @@ def gymnasium_vector(
             self.single_action_space = gymnasium.spaces.Box(-1, 1, (env.action_size,), dtype.type)
             self.observation_space = batch_space(self.single_observation_space, size)
             self.action_space = batch_space(self.single_action_space, size)
-            self._key = arguments.random_key(seed)
+            self._key = key_of(seed)
             self._step = jax.jit(lambda state, action: batch.step(values, state, action))
             self._state: State | None = None
 
         def reset(self, *, seed=None, options=None):
+            if options:
+                raise ArgumentError(f"options is {options!r}, expected None: it has no options")
             if seed is not None:
-                self._key = arguments.random_key(seed)
-            super().reset(seed=seed)
+                self._key = key_of(seed)
+            super().reset(seed=None if seed is None else int(seed))
             self._key, key = jax.random.split(self._key)
             self._state = state = reset(key)
             return jax.tree.map(np.array, state.observation), {}
@@ -103,7 +112,7 @@ def gymnasium_vector(
         def step(self, actions):
             if self._state is None:
                 raise ArgumentError("step before reset")
-            actions = arguments.as_array(actions, "actions").astype(dtype)
+            actions = arguments.real_array(actions, "actions", dtype)
             self._state = state = self._step(self._state, actions)
             infos = {name: np.array(x) for name, x in state.reward_terms.items()}
             done = np.array(state.done)
@@ -131,13 +140,20 @@ class Box:
     dtype: Any
 
     def sample(self, key: Array) -> Array:
-        """A random element. For a space without bounds, it is standard normal."""
+        """A random element. For a space without bounds, it is standard normal.
+
+        Raises ArgumentError for another object than a random key.
+        """
+        key = arguments.typed_keys(key, "key", 0)
         if not np.isfinite([self.low, self.high]).all():
             return jax.random.normal(key, self.shape, self.dtype)
         return jax.random.uniform(key, self.shape, self.dtype, self.low, self.high)
 
     def contains(self, x: Array) -> Array:
-        """Whether all entries are in their range."""
+        """Whether x has the shape of the space, and all entries are in their range."""
+        x = arguments.as_array(x, "x")
+        if x.shape != self.shape:
+            return jnp.array(False)
         return jnp.all((x >= self.low) & (x <= self.high))
 
 
@@ -202,7 +218,7 @@ class GymnaxEnv:
         return jax.tree.map(lambda x: Box(-np.inf, np.inf, x.shape, x.dtype), shapes)
 
     def _params(self, params: Params) -> Params:
-        return self.env.default_params() if params is None else params
+        return self.env.default_params() if params is None else checked_params(self.env, params)
 
     @staticmethod
     def _info(after: State) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from .parameters import (
     names as names,
     parameter as parameter,
     pose_parameter as pose_parameter,
+    real_array as real_array,
     require as require,
     require_direction as require_direction,
     require_type as require_type,
@@ -86,9 +87,7 @@ def array(model: Model, x: ArrayLike, name: str, shape: tuple[int, ...], sizes: 
 def number(model: Model, x: ArrayLike, name: str) -> Array:
     """`x` as an array () of the model's dtype; errors as in `configuration`."""
     x = _given(robot(model), x, name)
-    if jnp.iscomplexobj(x):
-        raise ArgumentError(f"{name} has dtype {x.dtype}, expected a real number")
-    return array(model, x.astype(model.dtype), name, (), "a number")
+    return array(model, real_array(x, name, model.dtype), name, (), "a number")
 
 
 def robot(model: Model, place: str = "the first argument", *, batch: bool = False) -> Model:

@@ -77,6 +77,17 @@ def as_array(x: ArrayLike | Sequence, name: str) -> Array:
     raise ArgumentError(f"{name} is {x!r}, expected an array")
 
 
+def real_array(x: ArrayLike | Sequence, name: str, dtype: Any) -> Array:
+    """`x` as an array of JAX of the given dtype.
+
+    Raises ArgumentError as `as_array`, and for complex numbers.
+    """
+    array = as_array(x, name)
+    if jnp.iscomplexobj(array):
+        raise ArgumentError(f"{name} has dtype {array.dtype}, expected real numbers")
+    return array.astype(dtype)
+
+
 def _floats(x: Any) -> np.ndarray | None:
     """The values as an array of float64, or None if they are no array of real numbers.
 

@@ -358,6 +358,9 @@ def _require_apart(dynamics: ContactShooting, q: Array, name: str, depth: float)
     found = arguments.known(_distances(dynamics, q))
     if found is None or not found.size or np.min(found) >= -depth:
         return
+    if np.isnan(found).any():
+        state = int(np.argmax(np.isnan(found).any(axis=1)))
+        raise ArgumentError(f"{name} is {q[state]} in state {state}, expected finite coordinates")
     state, contact = np.unravel_index(np.argmin(found), found.shape)
     raise ArgumentError(
         f"{name} penetrates: contact {contact} of the scene has the depth {-np.min(found):.3g} m "

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Hashable, Mapping, Sequence
+from numbers import Real
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from ..errors import ArgumentError
 from ..joints import Joint, as_screw, has_one_axis
@@ -206,6 +208,31 @@ def common_tree(robots: Sequence[Sequence[Node]]) -> tuple[list[Node], list[np.n
     return tree, [rank[places[i]] for i in range(len(robots))]
 
 
+def checked_models(models: Sequence[Model], like: Model | None = None) -> list[Model]:
+    """The robots of a batch as a list.
+
+    Raises ArgumentError for an empty sequence, for models with leading axes or traced arrays, and
+    for models whose dtype or dissipation differs from that of the first one, or of `like`.
+    """
+    models = list(sequence(models, "models", "Model"))
+    if not models:
+        raise ArgumentError("models is empty, expected at least one Model")
+    for i, model in enumerate(models):
+        if any(isinstance(x, Tracer) for x in jax.tree.leaves(robot(model, f"models[{i}]"))):
+            raise ArgumentError(f"models[{i}] has traced arrays; call this outside of jit and vmap")
+        if np.ndim(model.gravity) != 1:
+            raise ArgumentError(f"models[{i}] is a batch of models, expected one robot")
+    first, owner = (models[0], "models[0]") if like is None else (like, "onto")
+    for field in ("dtype", "dissipative"):
+        expected = getattr(first, field)
+        for i, value in enumerate(getattr(model, field) for model in models):
+            if value != expected:
+                raise ArgumentError(
+                    f"models[{i}] has {field} {value}, expected {expected} as {owner}"
+                )
+    return models
+
+
 def alike(models: Sequence[Model], padding: float = 0.5) -> list[list[int]]:
     """Sort robots into batches for `pad`, so that the padding of each batch is small.
 
@@ -216,12 +243,12 @@ def alike(models: Sequence[Model], padding: float = 0.5) -> list[list[int]]:
 
     Returns the indices of the robots of each batch. The largest robots come first, and each robot
     joins the batch whose tree it extends by the fewest nodes. So there are few batches, but not
-    always the fewest possible. Raises ArgumentError as `pad`, and for a negative `padding`.
+    always the fewest possible. Raises ArgumentError as `pad`, and for a
+    `padding` that is no number of 0 or more.
     """
-    if not (np.ndim(padding) == 0 and padding >= 0):
+    if isinstance(padding, bool) or not isinstance(padding, Real) or not padding >= 0:
         raise ArgumentError(f"padding is {padding!r}, expected a number of 0 or more")
-    models = sequence(models, "models", "Model")
-    robots = [nodes_of(robot(model, f"models[{i}]")) for i, model in enumerate(models)]
+    robots = [nodes_of(model) for model in checked_models(models)]
     batches: list[tuple[list[int], list[Node]]] = []
     for i in sorted(range(len(robots)), key=lambda i: -len(robots[i])):
         joined = None

@@ -17,19 +17,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.core import Tracer
 from jax.typing import ArrayLike
 
 from .._math.cast import as_array
 from ..configuration import neutral_coordinates
 from ..errors import ArgumentError
-from ..model import Model
-from ..model.arguments import robot, sequence
+from ..model import Model, arguments
 from ..model.coupling import Coupling, independent_coordinates
 from ..model.joint_space import independent_index
 from ..spatial import Pose
 from ..topology import Topology
-from .common_tree import WORLD, Node, common_tree, nodes_of, place
+from .common_tree import WORLD, Node, checked_models, common_tree, nodes_of, place
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,14 +92,14 @@ class PaddedRobots:
     def _packed(
         self, parts: Sequence[ArrayLike], name: str, index: Sequence[np.ndarray], fill: np.ndarray
     ) -> Array:
-        parts = list(parts)
+        parts = arguments.sequence(parts, name, "arrays")
         if len(parts) != len(self):
             raise ArgumentError(
                 f"{name} has {len(parts)} entries, expected {len(self)}, one per robot"
             )
         rows: list[Array] = []
         for i, (part, places) in enumerate(zip(parts, index)):
-            x = jnp.asarray(part)
+            x = arguments.as_array(part, f"{name}[{i}] of robot {self.names[i]!r}")
             if x.dtype != self.model.dtype:
                 raise ArgumentError(
                     f"{name}[{i}] of robot {self.names[i]!r} has dtype {x.dtype}, expected "
@@ -125,7 +123,8 @@ class PaddedRobots:
         `vmap(lambda model, q, i: frame_placements(model, q).p[i])`. Raises ArgumentError for a
         robot without this frame.
         """
-        given = [names] * len(self) if isinstance(names, str) else list(names)
+        one = isinstance(names, str)
+        given = (names,) * len(self) if one else arguments.names(names, "names")
         if len(given) != len(self):
             raise ArgumentError(f"names has {len(given)} entries, expected {len(self)}")
         for robot_name, name, found in zip(self.names, given, self.frame_indices):
@@ -139,7 +138,7 @@ class PaddedRobots:
 def pad(models: Sequence[Model], onto: PaddedRobots | None = None) -> PaddedRobots:
     """Robots of different structure as one batch, for one compiled program.
 
-    - `models`: n robots, of one dtype, all with or all without dissipation;
+    - `models`: n robots, of one dtype (that of `onto`), all with or all without dissipation;
     - `onto`: padded robots whose tree is used as it is (default: the robots get a new common tree).
       So a robot that is made later can run in a program that is already compiled.
 
@@ -155,13 +154,13 @@ def pad(models: Sequence[Model], onto: PaddedRobots | None = None) -> PaddedRobo
     different dtypes, for a `Follow` joint, and, with `onto`, for a robot with a joint or a frame
     that has no place.
     """
-    models = _checked(models)
+    if onto is not None and not isinstance(onto, PaddedRobots):
+        raise ArgumentError(f"onto is {onto!r}, expected PaddedRobots")
+    models = checked_models(models, None if onto is None else onto.model)
     robots = [nodes_of(model) for model in models]
     if onto is None:
         nodes, places = common_tree(robots)
         tree, frame_places = tuple(nodes), _numbered_frames(models, places)
-    elif not isinstance(onto, PaddedRobots):
-        raise ArgumentError(f"onto is {onto!r}, expected PaddedRobots")
     else:
         tree, frame_places = onto.tree, onto.frame_places
         places = [place(tree, nodes) for nodes in robots]
@@ -185,25 +184,6 @@ def pad(models: Sequence[Model], onto: PaddedRobots | None = None) -> PaddedRobo
         tree=tree,
         frame_places=frame_places,
     )
-
-
-def _checked(models: Sequence[Model]) -> list[Model]:
-    models = list(sequence(models, "models", "Model"))
-    if not models:
-        raise ArgumentError("models is empty, expected at least one Model")
-    for i, model in enumerate(models):
-        if any(isinstance(x, Tracer) for x in jax.tree.leaves(robot(model, f"models[{i}]"))):
-            raise ArgumentError(f"models[{i}] has traced arrays; call pad outside of jit and vmap")
-        if np.ndim(model.gravity) != 1:
-            raise ArgumentError(f"models[{i}] is a batch of models, expected one robot")
-    for field in ("dtype", "dissipative"):
-        values = [getattr(model, field) for model in models]
-        for i, value in enumerate(values):
-            if value != values[0]:
-                raise ArgumentError(
-                    f"models[{i}] has {field} {value}, expected {values[0]} as models[0]"
-                )
-    return models
 
 
 def _frames(model: Model, places: np.ndarray) -> dict[str, tuple[str, int]]:

@@ -106,6 +106,12 @@ class Pulley(eqx.Module):
         )
 
 
+def _checked_name(name: str) -> str:
+    if not isinstance(name, str):
+        raise ArgumentError(f"name is {name!r}, expected the name of a tendon")
+    return name
+
+
 class FixedTendon(eqx.Module):
     """A tendon whose length is a sum of joint coordinates, each times a coefficient.
 
@@ -132,7 +138,7 @@ class FixedTendon(eqx.Module):
             joints, coefficients = tuple(coefficients), [*coefficients.values()]
         if joints is None or isinstance(joints, str):
             raise ArgumentError(f"joints is {joints!r}, expected a sequence of names")
-        self.name, self.joints = name, tuple(joints)
+        self.name, self.joints = _checked_name(name), tuple(joints)
         if not self.joints:
             raise ArgumentError(f"tendon {name!r} has no joints, expected one or more")
         self.coefficients = parameters(coefficients, "coefficients", np.zeros(len(self.joints)))
@@ -155,6 +161,9 @@ class RotationAngle(eqx.Module):
     name: str = eqx.field(static=True)
     joint: str = eqx.field(static=True)
 
+    def __post_init__(self):
+        _checked_name(self.name)
+
 
 class SpatialTendon(eqx.Module):
     """A tendon along the shortest path over points, past spheres and around cylinders.
@@ -172,7 +181,7 @@ class SpatialTendon(eqx.Module):
     path: tuple[PathPoint | Wrap | Pulley, ...]
 
     def __init__(self, name: str, path: Sequence[PathPoint | Wrap | Pulley | str]):
-        self.name = name
+        self.name = _checked_name(name)
         parts = arguments.sequence(path, f"path of tendon {name!r}", "points, wraps and pulleys")
         self.path = tuple(PathPoint(x) if isinstance(x, str) else x for x in parts)
         self._check()
