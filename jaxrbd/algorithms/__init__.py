@@ -25,7 +25,6 @@ from .frame_derivatives import (
     frame_velocity_derivatives,
     point_jacobian,
 )
-from .frame_placement import frame_placement
 from .kinematics import (
     BodyMotions,
     JointCalc,
@@ -35,6 +34,7 @@ from .kinematics import (
     forward_kinematics,
     frame_acceleration,
     frame_jacobian,
+    frame_placement,
     frame_placements,
     frame_velocity,
     joint_calc,

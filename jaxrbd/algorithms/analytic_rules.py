@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -29,9 +29,32 @@ from .._math.linear import matmul
 from .._math.rules import changed_leaves, custom_jvp, instantiated
 from ..configuration import displacement, velocity_bracket
 
+Parts = tuple[int, ...]
+"""Some of the vectors, by index: 0 for q, and the others in their order."""
+
+
+class Differential(Protocol):
+    """The value y of a function, a pytree of arrays, and the maps of its first derivatives.
+
+    `point`: the (constants, q, *others) where the function has this value.
+    """
+
+    @property
+    def value(self) -> PyTree:
+        """y."""
+        ...
+
+    def product(self, point: tuple, parts: Parts, changes: Sequence[Array]) -> PyTree:
+        """The sum of `D_i change_i`: the change of y for the changes (nv,) of these vectors."""
+        ...
+
+    def weighted(self, point: tuple, parts: Parts, weights: PyTree) -> tuple[Array, ...]:
+        """`weights . D_i` (nv,) for these vectors."""
+        ...
+
 
 class FirstOrder(NamedTuple):
-    """The value y of a function, a pytree of vectors, and its first derivatives.
+    """A `Differential` of a pytree of vectors, as matrices.
 
     - `columns`: for q and each other vector, a pytree like y of matrices with nv columns.
     """
@@ -39,9 +62,23 @@ class FirstOrder(NamedTuple):
     value: PyTree
     columns: tuple[PyTree, ...]
 
+    def product(self, point: tuple, parts: Parts, changes: Sequence[Array]) -> PyTree:
+        """The sum of the products of the matrices and the changes."""
+        products = [
+            jax.tree.map(lambda D, change=change: matmul(D, change), self.columns[i])
+            for i, change in zip(parts, changes)
+        ]
+        return jax.tree.map(lambda *x: functools.reduce(jnp.add, x), *products)
 
-Parts = tuple[int, ...]
-"""Some of the vectors, by index: 0 for q, and the others in their order."""
+    def weighted(self, point: tuple, parts: Parts, weights: PyTree) -> tuple[Array, ...]:
+        """The products of the weights and the matrices."""
+
+        def of_columns(columns):
+            products = jax.tree.map(matmul, weights, columns)
+            return functools.reduce(jnp.add, jax.tree.leaves(products))
+
+        return tuple(of_columns(self.columns[i]) for i in parts)
+
 
 SecondOrder = Sequence[Sequence[Array | None]]
 """The second derivatives H_ij (nv, nv) of `weights . y` by the vectors i and j; None for zero."""
@@ -49,13 +86,13 @@ SecondOrder = Sequence[Sequence[Array | None]]
 
 def with_analytic_derivatives(
     value: Callable[..., PyTree],
-    first_order: Callable[..., FirstOrder],
+    first_order: Callable[..., Differential],
     second_order: Callable[..., SecondOrder] | None = None,
 ) -> Callable[..., PyTree]:
     """The function `value(constants, q, *others)`, differentiated by analytic formulas.
 
     - `constants`: a tuple whose first entry is the model. JAX differentiates programs by it;
-    - `first_order(constants, q, *others)`: the `FirstOrder`;
+    - `first_order(constants, q, *others)`: the `Differential`, which is a pytree;
     - `second_order(constants, q, *others, first, weights)`: the `SecondOrder` of `weights . y`;
       without it, JAX differentiates `first_order`.
     """
@@ -72,12 +109,12 @@ def with_analytic_derivatives(
     @functools.partial(custom_jvp, nondiff_argnums=(0,))
     def product(parts, point, first, changes):
         """The sum of D_i change_i: the change of y for the changes (nv,) of these vectors."""
-        return _sum_of_products(first, parts, changes)
+        return first.product(point, parts, changes)
 
     @functools.partial(custom_jvp, nondiff_argnums=(0,))
     def weighted(parts, point, first, weights):
         """`weights . D_i` (nv,) for these vectors."""
-        return _weighted_columns(first, parts, weights)
+        return first.weighted(point, parts, weights)
 
     product.deftranspose(3, weighted)
     weighted.deftranspose(3, product)
@@ -104,7 +141,7 @@ def with_analytic_derivatives(
             linear = product(tuple(parts[i] for i in moving), point, first, given)
 
         def products(point):
-            return _sum_of_products(first_order(*point), parts, changes)
+            return first_order(*point).product(point, parts, changes)
 
         curved = _by_program(products, point, point_dot)
         return product(parts, point, first, changes), _total(first.value, linear, curved)
@@ -126,8 +163,8 @@ def with_analytic_derivatives(
             operands, operands_dot = point[:1], point_dot[:1]  # by JAX: only the constants
 
         def sums(operands):
-            columns = first_order(*operands, *point[len(operands) :])
-            return _weighted_columns(columns, parts, weights)
+            moved = *operands, *point[len(operands) :]
+            return first_order(*moved).weighted(moved, parts, weights)
 
         found = weighted(parts, point, first, weights)
         by_jax = _by_program(sums, operands, operands_dot)
@@ -157,26 +194,10 @@ def _changes(point: tuple, point_dot: tuple) -> tuple[Parts, tuple[Array, ...]]:
     return parts, tuple(changes)
 
 
-def _sum_of_products(first: FirstOrder, parts: Parts, changes: Sequence[Array]) -> PyTree:
-    products = [
-        jax.tree.map(lambda D, change=change: matmul(D, change), first.columns[i])
-        for i, change in zip(parts, changes)
-    ]
-    return jax.tree.map(lambda *x: functools.reduce(jnp.add, x), *products)
-
-
-def _weighted_columns(first: FirstOrder, parts: Parts, weights: PyTree) -> tuple[Array, ...]:
-    def weighted(columns):
-        products = jax.tree.map(matmul, weights, columns)
-        return functools.reduce(jnp.add, jax.tree.leaves(products))
-
-    return tuple(weighted(first.columns[i]) for i in parts)
-
-
 def _curved(
     H: SecondOrder,
     point: tuple,
-    first: FirstOrder,
+    first: Differential,
     weights: PyTree,
     parts: Parts,
     moving: Parts,
@@ -189,7 +210,7 @@ def _curved(
         products = [matmul(block, change) for block, change in blocks if block is not None]
         found.append(functools.reduce(jnp.add, products, jnp.zeros_like(changes[0])))
     if parts[0] == moving[0] == 0:
-        (slope,) = _weighted_columns(first, (0,), weights)
+        (slope,) = first.weighted(point, (0,), weights)
         bracket = functools.partial(velocity_bracket.unchecked, point[0][0], changes[0])
         (turned,) = jax.linear_transpose(bracket, slope)(slope)
         found[0] = found[0] + turned / 2

@@ -36,7 +36,8 @@ from ..spatial import (
     transform_motion,
 )
 from ..topology import Topology
-from ..tree import compose_poses, propagate
+from ..tree import propagate
+from .body_poses import body_poses, compose_from_roots
 from .common_frame import centred, dof_columns
 
 
@@ -68,13 +69,13 @@ def forward_kinematics(model: Model, q: Array | Kinematics) -> Kinematics:
     if isinstance(q, Kinematics):
         if q.p_RB is not None:
             return q
-        return q._replace(p_RB=_compose_from_roots(model.topology, q.X_PB).p)
+        return q._replace(p_RB=compose_from_roots(model.topology, q.X_PB).p)
     X_PB = joint_poses(model, q)
     # Far from the origin the root positions are large, and later they are subtracted from each
     # other. If XLA computed them twice, with two different roundings, the difference would be
     # wrong. The barrier prevents this.
     X_PB = Pose(X_PB.R, lax.optimization_barrier(X_PB.p))
-    X_RB = _compose_from_roots(model.topology, X_PB)
+    X_RB = body_poses(model, q)
     X_WB = Pose(X_RB.R, X_RB.p + take_rows(X_PB.p, model.topology.root))
     return Kinematics(q, X_PB, X_WB, X_RB.p)
 
@@ -87,16 +88,6 @@ def configuration_of(q: Array | Kinematics) -> Float[Array, " nq"]:
 def poses_in_parents(model: Model, q: Array | Kinematics) -> Pose:
     """Poses `X_PB` of the bodies in their parents, for q (nq,) or its `Kinematics`."""
     return q.X_PB if isinstance(q, Kinematics) else joint_poses(model, q)
-
-
-def _compose_from_roots(topology: Topology, X_PB: Pose) -> Pose:
-    """Poses of the bodies in world axes, relative to the root body of their tree.
-
-    The positions of the root bodies are set to zero before the poses are composed. Subtracting them
-    afterwards would lose digits far from the world's origin.
-    """
-    is_root = np.array(topology.parents)[:, None] < 0
-    return compose_poses(topology, Pose(X_PB.R, jnp.where(is_root, 0, X_PB.p)))
 
 
 def root_centred(kinematics: Kinematics) -> Pose:
@@ -276,6 +267,16 @@ def _reference_pose(X: RootedPose, reference: str) -> Pose:
     return Pose(aligned, X.X_RF.p if reference == "local_world_aligned" else -X.p_WR)
 
 
+@arguments.compiled(arrays=("q",), static_argnames="frame")
+def frame_placement(model: Model, q: Array | Kinematics, frame: str | int) -> Pose:
+    """Pose of a frame in the world: R (3, 3), p (3,) in m.
+
+    `q` (nq,) or its `Kinematics`; `frame`: as in `Model.frame_index`. Raises
+    ArgumentError for an unknown frame.
+    """
+    return find_frame(model, q, arguments.frame_index(model, frame))[2].X_WF
+
+
 @arguments.compiled(arrays=("q",))
 def frame_placements(model: Model, q: Array | Kinematics) -> Pose:
     """Poses of all frames in the world, in the order of `model.frame_names`.
@@ -388,7 +389,7 @@ def _poses_along(
         *(tuple(widths[i] for i in path) for widths in (model.topology.nqs, model.topology.nvs)),
     )
     X_PB = joint_poses(model, q, path)
-    return _compose_from_roots(path_topology, X_PB), X_PB.p[0]
+    return compose_from_roots(path_topology, X_PB), X_PB.p[0]
 
 
 def _take(X: Pose, rows: np.ndarray) -> Pose:

@@ -22,7 +22,7 @@ from jax import Array
 
 from .. import optimal_control
 from ..algorithms.crba import crba
-from ..algorithms.frame_placement import frame_placement
+from ..algorithms.kinematics import frame_placement
 from ..algorithms.rnea import bias_force
 from ..configuration import difference, integrate, neutral
 from ..integrators import semi_implicit_euler

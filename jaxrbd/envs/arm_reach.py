@@ -15,7 +15,7 @@ from jaxtyping import Float
 from .._math.cast import cast
 from .._math.components import square_root
 from ..actuators import PD
-from ..algorithms.frame_placement import frame_placement
+from ..algorithms.kinematics import frame_placement
 from ..algorithms.rnea import gravity_force
 from ..configuration import random_configuration
 from ..model import Model

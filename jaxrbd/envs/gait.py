@@ -40,8 +40,7 @@ from jaxtyping import Float
 
 from .. import so3
 from .._math.cast import cast
-from ..algorithms.frame_placement import frame_placement
-from ..algorithms.kinematics import frame_placements
+from ..algorithms.kinematics import frame_placement, frame_placements
 from ..configuration import neutral
 from ..errors import ArgumentError
 from ..inverse_kinematics import FrameTask, inverse_kinematics

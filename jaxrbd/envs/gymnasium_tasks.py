@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from .._math.components import norm, square_root
-from ..algorithms.frame_placement import frame_placement
+from ..algorithms.kinematics import frame_placement
 from ..algorithms.mass import center_of_mass
 from ..errors import ArgumentError
 from ..model.names import similar_names

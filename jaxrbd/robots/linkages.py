@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from ..algorithms.frame_placement import frame_placement
+from ..algorithms.kinematics import frame_placement
 from ..configuration import neutral
 from ..constraints import Constraint, hinge, point
 from ..errors import ArgumentError
