@@ -1,16 +1,15 @@
 """Rules that give a function of a robot's state analytic derivatives.
 
 Let y be a function of the configuration q and of other vectors x_i (nv,), such as v and tau. Its
-first derivatives are matrices D_i, in q with respect to a displacement (nv,) of the configuration.
-Forward mode needs `D_i change`, and reverse mode needs `weights . D_i`. The change of
-`weights . D_i` is a second derivative of the scalar `weights . y`, a matrix H_ij. So the Hessian of
-a scalar function of y, in forward over reverse mode, takes one evaluation of all H_ij. For the
-other second derivatives, JAX differentiates the program of the D_i; without a formula for H_ij, it
-does so for all.
+first derivatives are linear maps D_i, in q of a displacement (nv,) of the configuration. Forward
+mode needs `D_i change`, and reverse mode needs `weights . D_i`. The change of `weights . D_i` is a
+second derivative of the scalar `weights . y`, a matrix H_ij. So the Hessian of a scalar function of
+y, in forward over reverse mode, takes one evaluation of all H_ij. For the other second derivatives,
+JAX differentiates the program of the D_i; without a formula for H_ij, it does so for all.
 
-The columns of D_q are derivatives along velocities at q. When q moves with the velocity d, the
-derivative along the velocity e at the moved q is the symmetric second derivative in (d, e), plus
-half of the derivative along the bracket [d, e].
+D_q has the derivatives along velocities at q. When q moves with the velocity d, the derivative along
+the velocity e at the moved q is the symmetric second derivative in (d, e), plus half of the
+derivative along the bracket [d, e].
 """
 
 from __future__ import annotations
