@@ -7,8 +7,8 @@ second derivative of the scalar `weights . y`, a matrix H_ij. So the Hessian of 
 y, in forward over reverse mode, takes one evaluation of all H_ij. For the other second derivatives,
 JAX differentiates the program of the D_i; without a formula for H_ij, it does so for all.
 
-D_q has the derivatives along velocities at q. When q moves with the velocity d, the derivative along
-the velocity e at the moved q is the symmetric second derivative in (d, e), plus half of the
+D_q has the derivatives along velocities at q. When q moves with the velocity d, the derivative
+along the velocity e at the moved q is the symmetric second derivative in (d, e), plus half of the
 derivative along the bracket [d, e].
 """
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +32,7 @@ Parts = tuple[int, ...]
 """Some of the vectors, by index: 0 for q, and the others in their order."""
 
 
+@runtime_checkable
 class Differential(Protocol):
     """The value y of a function, a pytree of arrays, and the maps of its first derivatives.
 
@@ -87,14 +88,18 @@ def with_analytic_derivatives(
     value: Callable[..., PyTree],
     first_order: Callable[..., Differential],
     second_order: Callable[..., SecondOrder] | None = None,
+    program: Callable[..., PyTree] | None = None,
 ) -> Callable[..., PyTree]:
     """The function `value(constants, q, *others)`, differentiated by analytic formulas.
 
     - `constants`: a tuple whose first entry is the model. JAX differentiates programs by it;
     - `first_order(constants, q, *others)`: the `Differential`, which is a pytree;
     - `second_order(constants, q, *others, first, weights)`: the `SecondOrder` of `weights . y`;
-      without it, JAX differentiates `first_order`.
+      without it, JAX differentiates `first_order`;
+    - `program(constants, q, *others)`: the value for derivatives with respect to the constants
+      (default: `value`).
     """
+    program = value if program is None else program
 
     @custom_jvp
     def function(point):
@@ -128,7 +133,7 @@ def with_analytic_derivatives(
         constants, *vectors = point
         parts, changes = _changes(point, point_dot)
         change = product(parts, point, first, changes) if parts else None
-        by_constants = _by_program(lambda x: value(x, *vectors), constants, point_dot[0])
+        by_constants = _by_program(lambda x: program(x, *vectors), constants, point_dot[0])
         return known(point, first), _total(first.value, change, by_constants)
 
     def product_rule(parts, primals, tangents):

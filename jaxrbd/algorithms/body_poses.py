@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from .._math.linear import matmul
 from ..model import Model
@@ -43,15 +43,17 @@ from .analytic_rules import Parts, SecondOrder, with_analytic_derivatives
 from .common_frame import at_dofs, dof_columns, row_products, symmetric_in_dofs
 
 
-def body_poses(model: Model, q: Array) -> Pose:
+def body_poses(model: Model, q: Array, X_PB: Pose | None = None) -> Pose:
     """Poses of the bodies in world axes, with positions relative to the root body of their tree.
 
-    `q` (nq,). Returns R (nb, 3, 3), p (nb, 3) in m. First derivatives with respect to q are
-    analytic, and second ones too without a `Follow` and a `joints.Custom`. JAX differentiates the
-    program with respect to the model. Source: the head of this module.
+    `q` (nq,); `X_PB`: the poses of the bodies in their parents, if they are known. Returns R
+    (nb, 3, 3), p (nb, 3) in m. First derivatives with respect to q are analytic, and second ones
+    too without a `Follow` and a `joints.Custom`. JAX differentiates the program with respect to the
+    model. Source: the head of this module.
     """
+    X_PB = joint_poses(model, q) if X_PB is None else X_PB
     poses = _poses if model.velocity_map_is_constant else _poses_first_order
-    return poses((model,), q)
+    return poses((model, lax.stop_gradient(X_PB)), q)
 
 
 def compose_from_roots(topology: Topology, X_PB: Pose) -> Pose:
@@ -64,11 +66,16 @@ def compose_from_roots(topology: Topology, X_PB: Pose) -> Pose:
     return compose_poses(topology, Pose(X_PB.R, jnp.where(is_root, 0, X_PB.p)))
 
 
-_Constants = tuple[Model]
+_Constants = tuple[Model, Pose]
 
 
 def _value(constants: _Constants, q: Array) -> Pose:
-    (model,) = constants
+    model, X_PB = constants
+    return compose_from_roots(model.topology, X_PB)
+
+
+def _program(constants: _Constants, q: Array) -> Pose:
+    model, _ = constants
     return compose_from_roots(model.topology, joint_poses(model, q))
 
 
@@ -81,7 +88,7 @@ class _Motions(NamedTuple):
 
     def product(self, point: tuple, parts: Parts, changes: Sequence[Array]) -> Pose:
         """The changes of the poses for a displacement (nv,)."""
-        (model,), q = point
+        (model, _), q = point
         (displacement,) = changes
         rates = tree_rates(model, q, displacement)[:, None]
         motions = sum_dofs(model.topology, rates * jnp.concatenate([self.v, self.w], axis=1))
@@ -91,7 +98,7 @@ class _Motions(NamedTuple):
 
     def weighted(self, point: tuple, parts: Parts, weights: Pose) -> tuple[Array]:
         """The weighted first derivatives (nv,)."""
-        (model,), q = point
+        (model, _), q = point
         M, F = _moments(model, self.value, weights)
         moment = jnp.stack([M[:, 5] - M[:, 7], M[:, 6] - M[:, 2], M[:, 1] - M[:, 3]], axis=1)
         slopes = jnp.sum(self.v * F + self.w * moment, axis=1)
@@ -107,7 +114,7 @@ def _moments(model: Model, X: Pose, weights: Pose) -> tuple[Array, Array]:
 
 
 def _first_order(constants: _Constants, q: Array) -> _Motions:
-    (model,) = constants
+    model, _ = constants
     X = body_poses(model, q)
     v, w = jnp.split(dof_columns(model, X), 2, axis=1)
     of_root = np.array(model.topology.parents)[model.topology.dof_body] < 0
@@ -115,7 +122,7 @@ def _first_order(constants: _Constants, q: Array) -> _Motions:
 
 
 def _second_order(constants: _Constants, q: Array, first: _Motions, weights: Pose) -> SecondOrder:
-    (model,), (X, v, w) = constants, first
+    (model, _), (X, v, w) = constants, first
     M, F = _moments(model, X, weights)
     trace = (M[:, 0] + M[:, 4] + M[:, 8])[:, None]
     turned = jnp.sum(M.reshape(-1, 3, 3) * w[:, None], axis=2) - trace * w
@@ -123,5 +130,5 @@ def _second_order(constants: _Constants, q: Array, first: _Motions, weights: Pos
     return ((project(model, q, symmetric_in_dofs(model, upper)),),)
 
 
-_poses = with_analytic_derivatives(_value, _first_order, _second_order)
-_poses_first_order = with_analytic_derivatives(_value, _first_order)
+_poses = with_analytic_derivatives(_value, _first_order, _second_order, _program)
+_poses_first_order = with_analytic_derivatives(_value, _first_order, program=_program)

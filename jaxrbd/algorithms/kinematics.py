@@ -75,7 +75,7 @@ def forward_kinematics(model: Model, q: Array | Kinematics) -> Kinematics:
     # other. If XLA computed them twice, with two different roundings, the difference would be
     # wrong. The barrier prevents this.
     X_PB = Pose(X_PB.R, lax.optimization_barrier(X_PB.p))
-    X_RB = body_poses(model, q)
+    X_RB = body_poses(model, q, X_PB)
     X_WB = Pose(X_RB.R, X_RB.p + take_rows(X_PB.p, model.topology.root))
     return Kinematics(q, X_PB, X_WB, X_RB.p)
 
