@@ -170,7 +170,7 @@ def quaternion_velocity(
     zero.
     """
     scale, zero = _scale(q)
-    q, rate = q / scale, rate / scale
+    q, rate = q / scale, jnp.where(zero, 0, rate / scale)
     length2 = jnp.where(zero, 1, jnp.sum(q * q, axis=-1, keepdims=True))
     return 2 * quaternion_multiply(quaternion_conjugate(q), rate)[..., :3] / length2
 

@@ -218,6 +218,7 @@ def test_samples_of_the_spaces_of_gymnax(key):
     assert env.action_space().contains(actions[0])
     assert not space.contains(jnp.zeros(2))
     assert not space.contains(jnp.full(1, 1.1))
+    assert not space.contains(np.zeros(1, complex))
     with pytest.raises(ArgumentError, match="key has shape"):
         space.sample(0)
     with pytest.raises(ArgumentError, match="params is 'int', expected parameters"):

@@ -93,6 +93,30 @@ def test_the_gradient_in_the_model_changes_with_the_configuration():
     close(mixed(body_poses), mixed(by_jax), 1e-11)
 
 
+def test_a_zero_quaternion_is_a_constant_identity():
+    """While JAX traces, a zero quaternion stands for the identity, whatever its change is."""
+    model, q = ball_and_hinge(), jnp.zeros(5)
+
+    def hessian(poses):
+        return jax.jit(jax.hessian(lambda q: total(poses, model, q)))(q)
+
+    close(hessian(body_poses), hessian(by_jax), 1e-12)
+
+
+def test_a_change_of_an_inertia_does_not_move_the_bodies():
+    """The norm has no derivative at 0, so a tangent of zeros would give NaN."""
+    model = zoo.chain(2)
+    q = zoo.state(model)[0]
+
+    def cost(inertia):
+        heavier = eqx.tree_at(lambda m: m.inertia, model, inertia)
+        p = rbd.forward_kinematics(heavier, q).X_WB.p[1]
+        return jnp.sum(inertia) + jnp.linalg.norm(p - jax.lax.stop_gradient(p))
+
+    inertia = jnp.asarray(model.inertia)
+    assert jax.jvp(cost, (inertia,), (jnp.ones_like(inertia),))[1] == inertia.size
+
+
 def test_the_hessian_of_the_pose_of_a_frame():
     """The position of the root is no part of the rule."""
     model = zoo.build(["free_flyer", "revolute"], [-1, 0], seed=4)

@@ -370,6 +370,7 @@ FAULTS = {
         "dissipative True, expected False as onto",
     ),
     "padding": (lambda: padded.alike([one()], -1), "padding is -1"),
+    "a padding of two numbers": (lambda: padded.alike([one()], [0.5, 0.5]), "padding"),
     "padding by a text": (lambda: padded.alike([one()], "a"), "padding is 'a'"),
     "padding by a truth value": (lambda: padded.alike([one()], True), "padding is True"),
     "batches of other dtypes": (

@@ -124,8 +124,8 @@ class Muscles(eqx.Module):
     def forces(self, length: ArrayLike, rate: ArrayLike) -> MuscleForces:
         """The gain and the bias (n,) of the forces in N, for lengths (n,) in m and rates in m/s.
 
-        The force for the activation a is `gain a + bias`. Raises ArgumentError for another shape
-        than (n,), a dtype other than float, and different dtypes.
+        The force for the activation a is `gain a + bias`. Raises ArgumentError for an object that
+        is no array, another shape than (n,), a dtype other than float, and different dtypes.
         """
         n = len(self.peak_force)
         length, rate = arguments.as_array(length, "length"), arguments.as_array(rate, "rate")

@@ -26,6 +26,7 @@ moment m_j is the vector of the antisymmetric part of M_j.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -47,13 +48,15 @@ def body_poses(model: Model, q: Array, X_PB: Pose | None = None) -> Pose:
     """Poses of the bodies in world axes, with positions relative to the root body of their tree.
 
     `q` (nq,); `X_PB`: the poses of the bodies in their parents, if they are known. Returns R
-    (nb, 3, 3), p (nb, 3) in m. First derivatives with respect to q are analytic, and second ones
-    too without a `Follow` and a `joints.Custom`. JAX differentiates the program with respect to the
-    model. Source: the head of this module.
+    (nb, 3, 3), p (nb, 3) in m. First derivatives with respect to q are analytic; in forward over
+    reverse mode, second ones too, except for a model with a `Follow` or a `joints.Custom`. JAX
+    differentiates the program with respect to the model. Mixed derivatives belong to changes that
+    keep rotations rotations, and the two multipliers of a mimic joint equal. Source: the head of
+    this module.
     """
     X_PB = joint_poses(model, q) if X_PB is None else X_PB
     poses = _poses if model.velocity_map_is_constant else _poses_first_order
-    return poses((model, lax.stop_gradient(X_PB)), q)
+    return poses((_geometry(model), lax.stop_gradient(X_PB)), q)
 
 
 def compose_from_roots(topology: Topology, X_PB: Pose) -> Pose:
@@ -64,6 +67,13 @@ def compose_from_roots(topology: Topology, X_PB: Pose) -> Pose:
     """
     is_root = np.array(topology.parents)[:, None] < 0
     return compose_poses(topology, Pose(X_PB.R, jnp.where(is_root, 0, X_PB.p)))
+
+
+def _geometry(model: Model) -> Model:
+    """The model whose other arrays than those of the poses do not change, for derivatives."""
+    names = "placement", "joints", "coupling"
+    moving = {name: getattr(model, name) for name in names}
+    return dataclasses.replace(lax.stop_gradient(model), **moving)
 
 
 _Constants = tuple[Model, Pose]

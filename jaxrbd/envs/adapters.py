@@ -42,8 +42,8 @@ def gymnasium_vector(
     rewards are NumPy arrays; observations have the dtype of the model, rewards are float64. `reset`
     begins new episodes in all environments and has no options: it raises ArgumentError for them. An
     observation that is a dict has a `gymnasium.spaces.Dict`. Raises ArgumentError if the package
-    gymnasium is not installed (`pip install gymnasium`), for a size below 1, for another seed,
-    and for another value of `autoreset`.
+    gymnasium is not installed (`pip install gymnasium`), for a size below 1, for a seed that is
+    no integer of 0 or more (64 bits), and for another value of `autoreset`.
     """
     try:
         import gymnasium  # pyright: ignore[reportMissingImports]
@@ -101,7 +101,7 @@ def gymnasium_vector(
 
         def reset(self, *, seed=None, options=None):
             if options:
-                raise ArgumentError(f"options is {options!r}, expected None: it has no options")
+                raise ArgumentError(f"options is {options!r}, expected None: reset has no options")
             if seed is not None:
                 self._key = key_of(seed)
             super().reset(seed=None if seed is None else int(seed))
@@ -150,9 +150,9 @@ class Box:
         return jax.random.uniform(key, self.shape, self.dtype, self.low, self.high)
 
     def contains(self, x: Array) -> Array:
-        """Whether x has the shape of the space, and all entries are in their range."""
+        """Whether x has the shape of the space, and all entries are real and in their range."""
         x = arguments.as_array(x, "x")
-        if x.shape != self.shape:
+        if x.shape != self.shape or jnp.iscomplexobj(x):
             return jnp.array(False)
         return jnp.all((x >= self.low) & (x <= self.high))
 

@@ -354,7 +354,7 @@ def _distances(dynamics: ContactShooting, q: Array) -> Array:
 
 
 def _require_apart(dynamics: ContactShooting, q: Array, name: str, depth: float) -> None:
-    """Raise ArgumentError if a contact is deeper than `depth` in a row of q (states, nq)."""
+    """Raise ArgumentError if a contact is deeper than `depth` or NaN in a row of q (states, nq)."""
     found = arguments.known(_distances(dynamics, q))
     if found is None or not found.size or np.min(found) >= -depth:
         return

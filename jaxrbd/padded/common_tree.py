@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Hashable, Mapping, Sequence
-from numbers import Real
 
 import jax
 import numpy as np
@@ -18,7 +17,7 @@ from jax.core import Tracer
 from ..errors import ArgumentError
 from ..joints import Joint, as_screw, has_one_axis
 from ..model import Model
-from ..model.arguments import robot, sequence
+from ..model.arguments import known, parameter, robot, sequence
 from ..model.model import joint_groups
 
 WORLD = -1
@@ -243,10 +242,11 @@ def alike(models: Sequence[Model], padding: float = 0.5) -> list[list[int]]:
 
     Returns the indices of the robots of each batch. The largest robots come first, and each robot
     joins the batch whose tree it extends by the fewest nodes. So there are few batches, but not
-    always the fewest possible. Raises ArgumentError as `pad`, and for a
-    `padding` that is no number of 0 or more.
+    always the fewest possible. Raises ArgumentError as `pad` without `onto`, and for a `padding`
+    other than a number of 0 or more.
     """
-    if isinstance(padding, bool) or not isinstance(padding, Real) or not padding >= 0:
+    share = known(parameter(padding, "padding", ()))
+    if share is None or isinstance(padding, bool) or not share >= 0:
         raise ArgumentError(f"padding is {padding!r}, expected a number of 0 or more")
     robots = [nodes_of(model) for model in checked_models(models)]
     batches: list[tuple[list[int], list[Node]]] = []
@@ -256,7 +256,7 @@ def alike(models: Sequence[Model], padding: float = 0.5) -> list[list[int]]:
             places = place(tree, robots[i])
             size = max(len(tree), int(np.max(places, initial=-1)) + 1)
             bodies = len(robots[i]) + sum(len(robots[k]) for k in members)
-            fits = (len(members) + 1) * size <= (1 + padding) * bodies
+            fits = (len(members) + 1) * size <= (1 + share) * bodies
             if fits and (joined is None or size - len(tree) < joined[0]):
                 joined = size - len(tree), members, tree, places
         if joined is None:

@@ -77,7 +77,8 @@ class PaddedRobots:
 
         `q`: for each robot its configuration (..., nq of the robot), with the same leading axes.
         Padding joints get the neutral configuration. Raises ArgumentError, which names the robot,
-        for a wrong number of entries or a wrong shape.
+        for a wrong number of entries, and for an entry that is no array or has another shape or
+        dtype.
         """
         return self._packed(q, "q", self.q_index, neutral_coordinates(self.model))
 
@@ -121,7 +122,7 @@ class PaddedRobots:
         `names`: the name of a link, for all robots or one per robot. The index differs between
         robots that have the frame at different places of the tree, so it is an array to map over:
         `vmap(lambda model, q, i: frame_placements(model, q).p[i])`. Raises ArgumentError for a
-        robot without this frame.
+        robot without this frame, another number of names, and an object that is no name.
         """
         one = isinstance(names, str)
         given = (names,) * len(self) if one else arguments.names(names, "names")
@@ -151,8 +152,8 @@ def pad(models: Sequence[Model], onto: PaddedRobots | None = None) -> PaddedRobo
     without this link, the frame has the pose of its body.
 
     Raises ArgumentError for an empty sequence, for models with leading axes or traced arrays, for
-    different dtypes, for a `Follow` joint, and, with `onto`, for a robot with a joint or a frame
-    that has no place.
+    a dtype or dissipation other than that of the first model or of `onto`, for a `Follow` joint,
+    and, with `onto`, for a robot with a joint or a frame that has no place.
     """
     if onto is not None and not isinstance(onto, PaddedRobots):
         raise ArgumentError(f"onto is {onto!r}, expected PaddedRobots")
