@@ -315,6 +315,18 @@ def test_the_plot_of_a_rollout_shows_its_arrays(monkeypatch):
     assert slopes["median"] == [[0, 0.5], [5, 5]]
 
 
+@pytest.mark.parametrize(("values", "scale"), [(0.0, "linear"), (1.0, "log")])
+def test_the_plot_of_zeros_has_no_logarithmic_scale(values, scale):
+    """As for a robot without joints; Matplotlib would warn."""
+    from jaxrbd.cli import rollout_plot
+
+    figure = rollout_plot.Figure()
+    axes = figure.subplots()
+    rollout_plot._quantiles(axes, np.arange(3.0), np.full((2, 3), values), "a title")
+    figure.canvas.draw()
+    assert axes.get_yscale() == scale
+
+
 def test_the_cost_of_a_rollout_is_its_definition():
     """Half the squared distance from neutral at the end, and 1e-3 of half the effort."""
     model = jaxrbd.load_robot("pendulum")
