@@ -26,10 +26,10 @@ moment m_j is the vector of the antisymmetric part of M_j.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -71,9 +71,12 @@ def compose_from_roots(topology: Topology, X_PB: Pose) -> Pose:
 
 def _geometry(model: Model) -> Model:
     """The model whose other arrays than those of the poses do not change, for derivatives."""
-    names = "placement", "joints", "coupling"
-    moving = {name: getattr(model, name) for name in names}
-    return dataclasses.replace(lax.stop_gradient(model), **moving)
+
+    def moving(model):
+        return [model.placement, model.joints, model.coupling]
+
+    fixed = lax.stop_gradient(model)
+    return eqx.tree_at(moving, fixed, moving(model), is_leaf=lambda x: x is None)
 
 
 _Constants = tuple[Model, Pose]
