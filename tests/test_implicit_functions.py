@@ -229,9 +229,8 @@ def test_derivatives_of_a_batch_are_a_batch_of_derivatives(function):
         jax.jit(jax.vmap(of_batch)).lower(POINTS[:, None], CHANGES[:, None])
 
 
-@pytest.mark.parametrize(
-    "function", nightly.all_but([of_boxes], FUNCTIONS), ids=lambda f: f.__name__
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 def test_second_derivatives_in_a_loop(function):
     """Forward over reverse mode, and reverse over reverse, against forward over forward."""
     # the history of a solve has NaN in the place of iterations that it did not need

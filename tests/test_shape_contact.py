@@ -152,12 +152,12 @@ def test_the_least_distance_of_a_patch_is_the_distance(kinds, rng):
     a, b = (SHAPES[kind] for kind in kinds)
     compute = jax.jit(jax.vmap(lambda Xa, Xb: patch(4)(a, Xa, b, Xb)))
     apart = jax.jit(jax.vmap(lambda Xa, Xb: collision.distance(a, Xa, b, Xb)))
-    n = 300
+    n = 100
     R = Rotation.from_rotvec(rng.normal(size=(2 * n, 3)) * 2).as_matrix()
     p = rng.normal(size=(2 * n, 3)) * 0.15
     X_a, X_b = Pose(R[:n], p[:n]), Pose(R[n:], p[n:])
     found, exact = compute(X_a, X_b), apart(X_a, X_b)
-    assert 30 < np.sum(exact.distance > 0) < n - 30
+    assert 10 < np.sum(exact.distance > 0) < n - 10
     np.testing.assert_allclose(np.min(found.distance, axis=1), exact.distance, atol=1e-12)
     normal = np.einsum("nij,nj->ni", X_b.R, found.normal)
     np.testing.assert_allclose(normal, exact.normal, atol=1e-12)
@@ -253,7 +253,7 @@ def test_a_shape_comes_to_rest(case):
     """
     kind, support = case
     scene = scene_of(kind, support)
-    q, v, energy, force, residual = simulation(1500)(scene, start((0.3, 0.2, 0.1)), jnp.zeros(6))
+    q, v, energy, force, residual = simulation(700)(scene, start((0.3, 0.2, 0.1)), jnp.zeros(6))
     assert np.max(residual) < 1e-6
     assert np.max(energy - np.minimum.accumulate(energy)) < 3e-3 * energy[0]
     if kind in ("box", "cylinder", "hull"):
@@ -742,23 +742,25 @@ def test_a_margin_acts_on_all_contacts():
     cylinder, ball = PlacedShape(SHAPES["cylinder"], "body"), PlacedShape(Sphere(0.1), "body")
     box = PlacedShape(SHAPES["box"], "body")
 
-    def distances(material):
-        pairs = [(box, TABLE), (ball, TABLE)]
-        scene = contact.Scene.from_shapes([cylinder, ball], pairs, material=material)
-        return contacts(model, scene, start((0.1, 0.2, 0.3))).distance
+    def scene(margin):
+        pairs, material = [(box, TABLE), (ball, TABLE)], contact.Material(margin=margin)
+        return contact.Scene.from_shapes([cylinder, ball], pairs, material=material)
 
-    plain = distances(contact.Material())
-    np.testing.assert_allclose(distances(contact.Material(margin=0.02)), plain - 0.02, atol=1e-15)
-    each = np.linspace(0, 0.1, len(plain))
-    np.testing.assert_allclose(distances(contact.Material(margin=each)), plain - each, atol=1e-15)
+    def distances(margin):
+        return contacts(model, scene(margin), start((0.1, 0.2, 0.3))).distance
+
+    # Arrays of one shape share a program. The next test has one margin for all contacts.
+    each = np.linspace(0, 0.1, scene(0.0).size)
+    plain = distances(np.zeros(len(each)))
+    np.testing.assert_allclose(distances(each), plain - each, atol=1e-15)
 
 
 def test_the_distances_of_a_step_and_of_a_force_have_no_margin():
     model, material = free_body(), contact.Material(margin=0.02)
     ball = PlacedShape(Sphere(0.1), "body")
-    scene = contact.Scene.from_shapes([ball], [(ball, TABLE)], material=material)
+    scene = contact.Scene.from_shapes([ball], [(ball, FLAT)], material=material)
     q, v = start((0.1, 0.2, 0.8)), jnp.zeros(6)
-    expected = contacts(model, scene, q).distance + 0.02
+    expected = jnp.full(2, q[2] - 0.1)
     step = contact.contact_step(model, scene, q, v, jnp.zeros(6), 0.001)
     np.testing.assert_allclose(step.distance, expected, atol=1e-15)
     force = contact.contact_force(model, scene, q, v)
