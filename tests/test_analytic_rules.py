@@ -54,17 +54,12 @@ def check(model, way, differentiate=lambda f: f):
             close(block, matrix, 1e-10, f"{way}: block {i}, {j}")
 
 
-def ball_and_hinge():
-    """The displacements of a ball joint do not commute."""
-    return zoo.build(["spherical", "revolute"], [-1, 0], seed=4, armature=0.1)
-
-
 def test_the_hessian_of_a_function_of_the_acceleration():
-    check(ball_and_hinge(), "forward over reverse")
+    check(zoo.ball_and_hinge(), "forward over reverse")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("robot", [ball_and_hinge, zoo.small, zoo.coupled])
+@pytest.mark.parametrize("robot", [zoo.ball_and_hinge, zoo.small, zoo.coupled])
 @pytest.mark.parametrize("way", WAYS)
 def test_all_second_derivatives(robot, way):
     check(robot(), way)
@@ -72,7 +67,7 @@ def test_all_second_derivatives(robot, way):
 
 def test_the_gradient_in_the_model_changes_with_the_state():
     """A mixed derivative: by the mass of a link, and by the state along one direction."""
-    model = ball_and_hinge()
+    model = zoo.ball_and_hinge()
     q, v, tau, f_ext = zoo.state(model)
     direction = jnp.asarray(np.random.default_rng(2).normal(size=(3, model.nv)))
 

@@ -25,11 +25,6 @@ WAYS = {
 ROBOTS = [zoo.small, zoo.coupled, zoo.following, zoo.connected]
 
 
-def ball_and_hinge():
-    """The displacements of a ball joint do not commute."""
-    return zoo.build(["spherical", "revolute"], [-1, 0], seed=4)
-
-
 def hinge_and_crank():
     """The motion subspace of the second joint depends on its coordinates."""
     kinds = [joints.Revolute([0.0, 0.6, 0.8]), joints.Custom(2, zoo.crank)]
@@ -56,7 +51,7 @@ def check(model, way):
     close(derivative(body_poses), derivative(by_jax), 1e-11, way)
 
 
-@pytest.mark.parametrize("robot", [ball_and_hinge, hinge_and_crank])
+@pytest.mark.parametrize("robot", [zoo.ball_and_hinge, hinge_and_crank])
 def test_the_hessian_of_a_function_of_poses(robot):
     check(robot(), "forward over reverse")
 
@@ -81,7 +76,7 @@ def test_derivatives_by_the_coordinates_of_a_quaternion():
 
 def test_the_gradient_in_the_model_changes_with_the_configuration():
     """A mixed derivative: by the places of the joints, and by the configuration."""
-    model = ball_and_hinge()
+    model = zoo.ball_and_hinge()
     q = zoo.state(model)[0]
 
     def mixed(poses):
@@ -96,7 +91,7 @@ def test_the_gradient_in_the_model_changes_with_the_configuration():
 
 def test_a_zero_quaternion_is_a_constant_identity():
     """While JAX traces, a zero quaternion stands for the identity, whatever its change is."""
-    model, q = ball_and_hinge(), jnp.zeros(5)
+    model, q = zoo.ball_and_hinge(), jnp.zeros(5)
 
     def hessian(poses):
         return jax.jit(jax.hessian(lambda q: total(poses, model, q)))(q)

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from .._math.clip import clip_within
 from ..model import Model, arguments
-from .joint_values import GAIN, ValuesOfDofs, joints_of_dofs, values_of_dofs
+from .joint_values import ValuesOfDofs, joints_of_dofs, values_of_dofs
 
 
 class DCMotor(ValuesOfDofs):
@@ -51,7 +51,7 @@ class DCMotor(ValuesOfDofs):
     """
 
     RANGES: ClassVar = {
-        "stall_torque": GAIN,
+        "stall_torque": arguments.FINITE_NOT_NEGATIVE,
         "no_load_speed": arguments.Requirement("more than 0", lambda x: x > 0),
         "effort": arguments.NOT_NEGATIVE,
         "gear_ratio": arguments.POSITIVE,

@@ -14,8 +14,6 @@ from jax.typing import ArrayLike
 from ..errors import ArgumentError
 from ..model import Model, arguments
 
-GAIN = arguments.Requirement("finite, 0 or more", lambda x: (x >= 0) & (x < np.inf))
-
 
 def joints_of_dofs(model: Model, joints: Sequence[str]) -> np.ndarray:
     """For each degree of freedom the index of its joint in `joints`, or len(joints); (nv,).

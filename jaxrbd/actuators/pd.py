@@ -13,7 +13,7 @@ from jaxtyping import Float
 from .._math.clip import clip_within
 from ..configuration import difference
 from ..model import Model, arguments
-from .joint_values import GAIN, ValuesOfDofs, joints_of_dofs, values_of_dofs
+from .joint_values import ValuesOfDofs, joints_of_dofs, values_of_dofs
 
 
 class PD(ValuesOfDofs):
@@ -30,7 +30,11 @@ class PD(ValuesOfDofs):
     traced value out of its range is NaN.
     """
 
-    RANGES: ClassVar = {"stiffness": GAIN, "damping": GAIN, "effort": arguments.NOT_NEGATIVE}
+    RANGES: ClassVar = {
+        "stiffness": arguments.FINITE_NOT_NEGATIVE,
+        "damping": arguments.FINITE_NOT_NEGATIVE,
+        "effort": arguments.NOT_NEGATIVE,
+    }
 
     stiffness: Float[arguments.Parameter, " nv"]
     damping: Float[arguments.Parameter, " nv"]

@@ -53,12 +53,6 @@ def gymnasium_vector(
         raise ArgumentError(
             "gymnasium_vector needs the package gymnasium 1.1 or later: pip install gymnasium"
         ) from error
-
-    def key_of(seed):
-        if arguments.is_integer(seed) and seed < 0:
-            raise ArgumentError(f"seed is {seed}, expected an integer of 0 or more")
-        return arguments.random_key(seed)
-
     checked_env(env)
     arguments.require_counts(size=size)
     modes = {mode.value: mode for mode in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)}
@@ -95,7 +89,7 @@ def gymnasium_vector(
             self.single_action_space = gymnasium.spaces.Box(-1, 1, (env.action_size,), dtype.type)
             self.observation_space = batch_space(self.single_observation_space, size)
             self.action_space = batch_space(self.single_action_space, size)
-            self._key = key_of(seed)
+            self._key = _key_of(seed)
             self._step = jax.jit(lambda state, action: batch.step(values, state, action))
             self._state: State | None = None
 
@@ -103,7 +97,7 @@ def gymnasium_vector(
             if options:
                 raise ArgumentError(f"options is {options!r}, expected None: reset has no options")
             if seed is not None:
-                self._key = key_of(seed)
+                self._key = _key_of(seed)
             super().reset(seed=None if seed is None else int(seed))
             self._key, key = jax.random.split(self._key)
             self._state = state = reset(key)
@@ -128,6 +122,13 @@ def gymnasium_vector(
             )
 
     return JaxVectorEnv()
+
+
+def _key_of(seed: Any) -> Array:
+    """The random key of a seed of Gymnasium, which is no negative number."""
+    if arguments.is_integer(seed) and seed < 0:
+        raise ArgumentError(f"seed is {seed}, expected an integer of 0 or more")
+    return arguments.random_key(seed)
 
 
 @dataclasses.dataclass(frozen=True)

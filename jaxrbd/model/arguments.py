@@ -226,6 +226,7 @@ class Requirement(NamedTuple):
 
 POSITIVE = Requirement("a finite number above 0", lambda x: (x > 0) & (x < np.inf))
 NOT_NEGATIVE = Requirement("0 or more", lambda x: x >= 0)
+FINITE_NOT_NEGATIVE = Requirement("finite, 0 or more", lambda x: (x >= 0) & (x < np.inf))
 FRACTION = Requirement("a number from 0 to 1", lambda x: (x >= 0) & (x <= 1))
 
 

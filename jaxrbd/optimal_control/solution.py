@@ -202,10 +202,10 @@ def solve(
 
 def _number(name: str, x: ArrayLike, requirement: Requirement, us: Array) -> Array:
     """A number () of the dtype of us; NaN if it does not satisfy the requirement."""
-    x = arguments.as_array(x, name)
+    x = arguments.real_array(x, name, us.dtype)
     if x.shape != ():
         raise ArgumentError(f"{name} has shape {x.shape}, expected a number")
-    return requirement.or_nan(x.astype(us.dtype))
+    return requirement.or_nan(x)
 
 
 def _counts(iterations: int | None, rollout: str) -> tuple[int, int]:

@@ -182,6 +182,12 @@ def small() -> rbd.Model:
     return build(["free_flyer", "spherical", "revolute"], [-1, 0, 1], seed=4)
 
 
+@functools.cache
+def ball_and_hinge() -> rbd.Model:
+    """A small robot whose displacements do not commute, with armature."""
+    return build(["spherical", "revolute"], [-1, 0], seed=4, armature=0.1)
+
+
 def chain(n: int, kind: str = "revolute", seed: int = 5) -> rbd.Model:
     return build([kind] * n, range(-1, n - 1), seed=seed)
 
