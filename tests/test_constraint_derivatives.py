@@ -105,18 +105,27 @@ def test_the_derivatives_are_those_of_jax(which, rng):
 
 @functools.cache
 def branched():
-    """A robot, a constraint between its two branches, its state and vectors of the system."""
+    """A robot, constraints of two kinds between its branches, a state and vectors of the system.
+
+    Another constraint stands between the two of one kind.
+    """
     kinds = ["revolute", "revolute", "spherical", "prismatic"]
     model = zoo.build(kinds, [-1, 0, 1, 0], seed=9, armature=0.1)
     planes = con.FrameConstraint(Planes(NORMALS), "l3", "l2", pose(4), pose(5))
+    others = con.FrameConstraint(Planes(NORMALS[::-1]), "l1", "l3", pose(6), pose(7))
+    height = con.Equation(lambda model, q: rbd.frame_placement(model, q, "l2").p[2:] ** 2)
     q, *_ = zoo.state(model, 2)
     v, a, y = jnp.asarray(np.random.default_rng(0).normal(size=(3, model.nv)))
-    return model, (planes,), q, v, a, y, jnp.array([0.7, -0.4])
+    constraints = planes, height, others
+    return model, constraints, q, v, a, y, jnp.array([0.7, -0.4, 0.3, 0.9, -1.1])
 
 
 @jax.jit
 def rows_and_derivatives(dq, dv):
-    """K, the equation c, `K y - lambda / s^2`; and their analytic derivatives by q and v."""
+    """K, the equation c, `K y - lambda / s^2`; and analytic derivatives by q and v.
+
+    Those of K are products: of `K^T lambda`, of `K y` and of the sums of `y_k^2 K_ik^2`.
+    """
     model, constraints, q, v, a, y, multiplier = branched()
     p, d = gains = jnp.array(3.0), jnp.array(2.0)
     kinematics, v = rbd.forward_kinematics(model, rbd.integrate(model, q, dq)), v + dv
@@ -129,7 +138,8 @@ def rows_and_derivatives(dq, dv):
     rest = derivatives._multiplier_equation_by_q(system, found, weights)
     c = rows.K @ (a + d * v) + rows.bias + p * rows.position
     values = rows.K, c, rows.K @ y - multiplier * kkt.row_weights(M, rows.K)
-    return values, (found.K_by_q, found.by_q, rest, found.by_v)
+    of_K = found.of_K.force(multiplier), found.of_K.rate(y), found.of_K.squares(y * y)
+    return values, (of_K, found.by_q, rest, found.by_v)
 
 
 def slopes(i, which):
@@ -149,8 +159,12 @@ def slopes(i, which):
 
 def test_the_derivatives_of_the_rows_of_a_constraint():
     zero = jnp.zeros(branched()[0].nv)
-    K_by_q, by_q, _, by_v = rows_and_derivatives(zero, zero)[1]
-    close(K_by_q, slopes(0, 0), 1e-9, "K by q")
+    (K, *_), ((force, rate, squares), by_q, _, by_v) = rows_and_derivatives(zero, zero)
+    *_, y, multiplier = branched()
+    K_by_q = slopes(0, 0)
+    close(force, np.einsum("i,ikj->kj", multiplier, K_by_q), 1e-9, "the constraint force by q")
+    close(rate, np.einsum("k,ikj->ij", y, K_by_q), 1e-9, "the rate by q")
+    close(squares, 2 * np.einsum("k,ik,ikj->ij", y * y, K, K_by_q), 1e-9, "the squares by q")
     close(by_q, slopes(1, 0), 1e-9, "the equation by q")
     close(by_v, slopes(1, 1), 1e-9, "the equation by v")
 
@@ -231,6 +245,53 @@ def test_the_derivatives_of_an_impact_do_not_depend_on_gravity():
         close(x, y, 1e-9)
 
 
+@functools.cache
+def motion_or_impact():
+    """Results with `impact` True, of `impact` itself, with `impact` False, and without `impact`.
+
+    A result has the acceleration, multipliers and residuals, their derivatives, and the change of
+    the acceleration along a direction of q, v and tau.
+    """
+    model = zoo.build(["free_flyer", "revolute", "spherical"], [-1, 0, 1], seed=3, armature=0.1)
+    model = model.with_dissipation()
+    q, v, tau, f_ext = zoo.state(model, 2)
+    constraints = con.point(None, "l2", (0.5, 0.2, 0.1)), con.Equation(lambda model, q: q[7:8] ** 2)
+    directions = draw(model, np.random.default_rng(0))
+
+    @jax.jit
+    def with_impact(hits):
+        def dynamics(dq, v, tau):
+            moved = rbd.integrate(model, q, dq)
+            return con.constrained_dynamics(*arguments(moved, v, tau), impact=hits)
+
+        def arguments(q, v, tau):
+            return model, q, v, tau, constraints, f_ext, jnp.array(GAINS)
+
+        found, rates = jax.jvp(dynamics, (jnp.zeros_like(v), v, tau), directions)
+        columns = con.constrained_dynamics_derivatives(*arguments(q, v, tau), impact=hits)
+        return tuple(found), tuple(columns), rates.acceleration
+
+    @jax.jit
+    def hit():
+        found = con.impact(model, q, v, constraints)
+        by_q, by_v, *impulses = con.impact_derivatives(model, q, v, constraints)
+        by_v = by_v - jnp.eye(model.nv)
+        columns = by_q, by_v, jnp.zeros_like(by_q), *impulses, jnp.zeros_like(impulses[0])
+        rate = by_q @ directions[0] + by_v @ directions[1]
+        return (found.velocity - v, *found[1:]), columns, rate
+
+    return with_impact(True), hit(), with_impact(jnp.array(0.0)), with_impact(None)
+
+
+@pytest.mark.parametrize("which", ["impact", "motion"])
+def test_one_program_has_motions_and_impacts(which):
+    """For a robot with gravity, dissipation, external forces, joint forces and stabilisation."""
+    found, expected = motion_or_impact()[slice(2) if which == "impact" else slice(2, 4)]
+    assert float(jnp.max(jnp.abs(expected[0][0]))) > 0.1
+    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        close(x, y, 1e-10)
+
+
 def test_rows_that_do_not_act_are_zero():
     """Also if they are not finite."""
     model = rbd.load_robot("double_pendulum")
@@ -256,9 +317,12 @@ def test_the_derivatives_of_rows_that_do_not_act_are_zero():
     def found(active):
         gains = jnp.ones(()), jnp.ones(())
         kinematics = rbd.forward_kinematics(model, q)
-        return row_derivatives.row_derivatives(model, kinematics, v, a, (here,), gains, active)
+        rows = row_derivatives.row_derivatives(model, kinematics, v, a, (here,), gains, active)
+        of_K = rows.of_K.force(jnp.ones(1)), rows.of_K.rate(v), rows.of_K.squares(v)
+        return rows.by_q, rows.by_v, *of_K
 
-    assert not np.all(np.isfinite(found(np.array([True])).K_by_q))
+    for rows in found(np.array([True])):
+        assert not np.all(np.isfinite(rows))
     for rows in found(np.array([False])):
         np.testing.assert_array_equal(rows, np.zeros(rows.shape))
 
@@ -352,6 +416,8 @@ def test_bad_arguments():
     q, v, tau, _ = zoo.state(model)
     with pytest.raises(rbd.ArgumentError, match=r"active has shape \(2,\), expected \(1,\)"):
         con.impact(model, q, v, (PLANES,), active=jnp.ones(2))
+    with pytest.raises(rbd.ArgumentError, match=r"impact has shape \(2,\), expected \(\)"):
+        con.constrained_dynamics(model, q, v, v, (PLANES,), impact=jnp.ones(2))
     with pytest.raises(rbd.ArgumentError, match="stabilisation has shape"):
         con.constrained_dynamics(model, q, v, tau, (PLANES,), stabilisation=np.ones(3))
 

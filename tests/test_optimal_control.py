@@ -867,12 +867,17 @@ def test_joint_torques_have_the_derivatives_of_forward_dynamics():
 
 
 def test_the_parameters_select_the_constraints_that_act():
-    """Row t of a table in p states which joint follows `a = -2 v - 3 (q - 1)` in stage t."""
+    """Row t of a table in p states which joint follows `a = -2 v - 3 (q - 1)` in stage t.
+
+    In stage 3, an impact stops the first joint.
+    """
     model = rbd.load_robot("double_pendulum")
     q, v, u = jnp.array([[0.3, -0.5], [1.0, 2.0], [0.4, -0.7]])
     joints = [con.Equation(lambda model, q, i=i: q[i : i + 1] - 1) for i in range(2)]
-    acceleration = oc.joint_torques(model, None, joints, (3.0, 2.0), lambda t, p: p[t])
-    table = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    acceleration = oc.joint_torques(
+        model, None, joints, (3.0, 2.0), lambda t, p: p[t], lambda t, p: t == 3
+    )
+    table = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [1.0, 0.0]])
     assert oc.joint_torques(model, None, joints).stabilisation == 0  # by default
 
     @jax.jit
@@ -881,7 +886,11 @@ def test_the_parameters_select_the_constraints_that_act():
         operands = t, q, v, u, table
         return acceleration.constrained(*operands), acceleration(*operands)
 
-    found, direct = evaluate(jnp.arange(3))
+    found, direct = evaluate(jnp.arange(4))
+    found, hit = (jax.tree.map(lambda x, part=part: x[part], found) for part in (slice(3), 3))
+    close(hit.acceleration[0], -v[0], 1e-12, "the impact")
+    close(direct[3], hit.acceleration, 1e-14)
+    direct, table = direct[:3], table[:3]
     M, rest = rbd.crba(model, q), u - rbd.bias_force(model, q, v)
     a, led = found.acceleration, -2 * v - 3 * (q - 1)
     close(direct, a, 1e-14)
@@ -1217,6 +1226,7 @@ def test_functions_with_other_arguments_are_refused(monkeypatch):
         ),
         "acceleration is 2, expected a function": lambda: oc.shooting_step(model, 2, variadic, 0.1),
         "active is 3, expected a function": lambda: oc.joint_torques(model, active=3),
+        "impact is 3, expected a function": lambda: oc.joint_torques(model, impact=3),
         "dynamics is None, expected a function": lambda: oc.Problem(space, None, stage),
         "space is 2, expected a state_space": lambda: oc.Problem(2, stage, stage),
     }.items():

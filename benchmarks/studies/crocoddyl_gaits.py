@@ -2,7 +2,7 @@
 
 `crocoddyl_peer.py` gives the contacts, references and weights of all stages. They are tables in p,
 so one program serves all phases of a gait. A stage with an impact has no duration: its state before
-the impact has costs, and the impact changes the velocity.
+the impact has costs, and the impact changes the velocity. Then the feet that stand afterwards act.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from jaxrbd import constraints, optimal_control, se3
 from jaxrbd.model import Fixed, Link, describe, link_inertia
 
 
-def step_of_crocoddyl(model, dynamics, q, v, dt):
-    """The semi-implicit Euler step of Crocoddyl: linear velocities in axes that turn."""
-    v = v + dt * dynamics(q, v)
+def step_of_crocoddyl(model, dynamics, q, v, dt, impact=False):
+    """The semi-implicit Euler step of Crocoddyl: linear velocities in axes that turn.
+
+    In an impact, the dynamics return the change of v.
+    """
+    v = v + jnp.where(impact, 1.0, dt) * dynamics(q, v)
     return jaxrbd.integrate(model, q, dt * v), v
 
 
@@ -79,7 +82,9 @@ def parameters(gait):
     stages = {name: np.array([row[name] for row in gait["stages"]]) for name in gait["stages"][0]}
     duration = np.where(stages["dt"] > 0, stages["dt"], 1.0)
     duration[-1] = 1.0  # the cost of the last state is no integral
-    found = {name: stages[name] for name in ("dt", "stands", "lands", "feet", "com")}
+    found = {name: stages[name] for name in ("dt", "feet", "com")}
+    found["impact"] = np.any(stages["lands"], axis=1)
+    found["acts"] = np.where(found["impact"][:, None], stages["lands"], stages["stands"])
     for name, x in stages.items():
         if "weight" in name:
             found[name] = np.sqrt((x.T * duration).T)
@@ -109,7 +114,8 @@ def problem(gait, file):
         range(6, model.nv),
         contacts,
         gait["gains"],
-        active=lambda t, p: p["stands"][t],
+        active=lambda t, p: p["acts"][t],
+        impact=lambda t, p: p["impact"][t],
     )
 
     def motion(t, x, u, p):
@@ -117,8 +123,8 @@ def problem(gait, file):
         return acceleration.constrained(t, *x, u, p)
 
     def dynamics(t, x, u, p, motion):
-        q, v = step_of_crocoddyl(model, lambda q, v: motion.acceleration, *x, p["dt"][t])
-        return q, constraints.impact(model, q, v, contacts, active=p["lands"][t]).velocity
+        step = p["dt"][t], p["impact"][t]
+        return step_of_crocoddyl(model, lambda q, v: motion.acceleration, *x, *step)
 
     def placements_of_feet(q):
         return [jaxrbd.frame_placement(model, q, foot) for foot in feet]

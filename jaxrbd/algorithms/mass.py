@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
+from .._math.linear import einsum, matmul
 from ..model import Model, arguments
 from ..model.joint_space import (
     armature_force,
@@ -13,7 +14,7 @@ from ..model.joint_space import (
     joint_rates,
     relative_velocities,
 )
-from ..spatial import Pose, apply_inertia, inertia_center_of_mass, transform_inertia
+from ..spatial import Pose, apply_inertia
 from ..tree import propagate
 from .kinematics import (
     Kinematics,
@@ -46,22 +47,23 @@ def center_of_mass_frame(model: Model, kinematics: Kinematics) -> RootedPose:
     In the `RootedPose`, positions are relative to the origin of body 0, the root body of the first
     tree.
     """
-    inertia, origin = _mass_near_root(model, kinematics)
-    axes = jnp.eye(3, dtype=model.dtype)
-    origin = jnp.where(inertia[0] == 0, 0, origin)
-    return RootedPose(Pose(axes, inertia_center_of_mass(inertia)), origin)
+    mass, moment, origin = _mass_near_root(model, kinematics)
+    axes, has_mass = jnp.eye(3, dtype=model.dtype), mass != 0
+    com = jnp.where(has_mass, moment / jnp.where(has_mass, mass, 1), 0)
+    return RootedPose(Pose(axes, com), jnp.where(has_mass, origin, 0))
 
 
 def _mass_near_root(
     model: Model, kinematics: Kinematics
-) -> tuple[Float[Array, "10"], Float[Array, "3"]]:
-    """Inertia of all bodies together and the position of the first root body in the world.
+) -> tuple[Float[Array, ""], Float[Array, "3"], Float[Array, "3"]]:
+    """The mass of all bodies, its first moment, and the world position of the first root body.
 
-    The inertia is in world axes, about the origin of the first root body.
+    The first moment, mass times centre of mass, is about the origin of this body in world axes.
     """
-    inertias = transform_inertia(first_root_centred(model, kinematics), model.inertia)
+    X, mass = first_root_centred(model, kinematics), model.inertia[:, 0]
+    moment = model.inertia[:, 1:4]
     origin = kinematics.X_PB.p[0] if model.nb else jnp.zeros(3, model.dtype)
-    return jnp.sum(inertias, axis=0), origin
+    return jnp.sum(mass), matmul(mass, X.p) + einsum("iab,ib->a", X.R, moment), origin
 
 
 @arguments.compiled(arrays=("q", "v"))
@@ -84,8 +86,8 @@ def potential_energy(model: Model, q: Array | Kinematics) -> Float[Array, ""]:
     `q` (nq,) or its `Kinematics`. The energy is zero if the centre of mass c is at the world's
     origin.
     """
-    inertia, origin = _mass_near_root(model, forward_kinematics.unchecked(model, q))
-    return -jnp.sum((inertia[1:4] + inertia[0] * origin) * model.gravity)
+    mass, moment, origin = _mass_near_root(model, forward_kinematics.unchecked(model, q))
+    return -jnp.sum((moment + mass * origin) * model.gravity)
 
 
 @arguments.compiled(arrays=("q", "v"))

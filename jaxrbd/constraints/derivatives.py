@@ -19,10 +19,11 @@ rows are redundant, the multipliers with the least `|lambda / s|`, for the scale
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -80,7 +81,10 @@ class ImpactDerivatives(NamedTuple):
 class DynamicsParameters(NamedTuple):
     """The arguments of the constrained dynamics, except for q, v and tau.
 
-    `gains`: p and d of the stabilisation; `active` (number of constraints,) of bool, or None.
+    - `gains`: p and d of the stabilisation;
+    - `active` (number of constraints,) of bool, or None;
+    - `impact` () of bool: whether the state has an impact instead of a motion; None for False;
+    - `restitution` () of the impact.
     """
 
     model: Model
@@ -88,19 +92,12 @@ class DynamicsParameters(NamedTuple):
     f_ext: Array | None
     gains: tuple[Array, Array]
     active: Array | None
-
-
-class ImpactParameters(NamedTuple):
-    """The arguments of an impact, except for q and v; `restitution` ()."""
-
-    model: Model
-    constraints: tuple[Constraint, ...]
-    restitution: Array
-    active: Array | None
+    impact: Array | None
+    restitution: Array | None
 
 
 class Response(NamedTuple):
-    """The acceleration, or the velocity after an impact (nv,); multipliers and residuals (m,)."""
+    """The acceleration, or the change of v in an impact (nv,); multipliers and residuals (m,)."""
 
     motion: Array
     multiplier: Array
@@ -108,96 +105,104 @@ class Response(NamedTuple):
 
 
 class _System(NamedTuple):
-    """A solved KKT system. `solution.x` is the acceleration or, in an impact, the change of v."""
+    """A solved KKT system. `solution.x` is the acceleration, or the change of v in an impact."""
 
     kinematics: Kinematics
     M: Array
     rows: ConstraintRows
-    solve: Callable[[Array, Array, Array, Array], Solution]
+    solve: Callable[..., Solution]
     solution: Solution
     k: Array
 
 
-def _solved(
-    model: Model,
-    kinematics: Kinematics,
-    rows: ConstraintRows,
-    force: Array,
-    k: Array,
-) -> _System:
+def dynamics(
+    parameters: DynamicsParameters, q: Array | Kinematics, v: Array, tau: Array
+) -> Response:
+    """The motion under constraints, or the impact. JAX differentiates the KKT system."""
+    return _response(_solved(parameters, q, v, tau))
+
+
+def _response(system: _System) -> Response:
+    x, multiplier, _, _ = system.solution
+    return Response(x, multiplier, matmul(system.rows.K, x) - system.k)
+
+
+def _solved(parameters: DynamicsParameters, q: Array | Kinematics, v: Array, tau: Array) -> _System:
+    model, constraints, f_ext, (p, d), active, impact, restitution = parameters
+    kinematics = forward_kinematics.unchecked(model, q)
+    rows = stacked_rows(model, constraint_blocks(model, kinematics, v, constraints), active)
+    k = -rows.bias - d * matmul(rows.K, v) - p * rows.position
+    force = tau - bias_force.unchecked(model, kinematics, v, f_ext)
+    if impact is not None:
+        k = jnp.where(impact, -(1 + restitution) * matmul(rows.K, v), k)
+        force = jnp.where(impact, 0, force)
     M = crba(model, kinematics)
     solve = kkt_solver(M, rows)
     solution = solve(force, k, jnp.zeros_like(k), jnp.zeros_like(force))
     return _System(kinematics, M, rows, solve, solution, k)
 
 
-def _motion(system: _System, v_before: Array | float = 0.0) -> Response:
-    x, multiplier, _, _ = system.solution
-    return Response(v_before + x, multiplier, matmul(system.rows.K, x) - system.k)
-
-
-# ------------------------------------------------------------------------------- acceleration
-
-
-def dynamics(
+def dynamics_first_order(
     parameters: DynamicsParameters, q: Array | Kinematics, v: Array, tau: Array
-) -> Response:
-    """The acceleration under constraints. JAX differentiates the KKT system."""
-    return _motion(_dynamics(parameters, q, v, tau))
-
-
-def _dynamics(
-    parameters: DynamicsParameters, q: Array | Kinematics, v: Array, tau: Array
-) -> _System:
-    model, constraints, f_ext, (p, d), active = parameters
-    kinematics = forward_kinematics.unchecked(model, q)
-    rows = stacked_rows(model, constraint_blocks(model, kinematics, v, constraints), active)
-    k = -rows.bias - d * matmul(rows.K, v) - p * rows.position
-    bias = bias_force.unchecked(model, kinematics, v, f_ext)
-    return _solved(model, kinematics, rows, tau - bias, k)
-
-
-def dynamics_columns(
-    parameters: DynamicsParameters, q: Array | Kinematics, v: Array, tau: Array
-) -> Response:
-    """The derivatives of `dynamics`, (..., 3 nv): columns for q (tangent space), v and tau."""
-    return _dynamics_and_columns(parameters, q, v, tau)[1]
-
-
-def _dynamics_and_columns(
-    parameters: DynamicsParameters, q: Array | Kinematics, v: Array, tau: Array
-) -> tuple[Response, Response]:
-    """The motion, and its derivatives with respect to q, v and tau as columns (..., 3 nv)."""
-    model, constraints, f_ext, gains, active = parameters
-    system = _dynamics(parameters, q, v, tau)
+) -> FirstOrder:
+    """The response, and its derivatives with respect to q (tangent space), v and tau."""
+    model, constraints, f_ext, gains, active, impact, restitution = parameters
+    system = _solved(parameters, q, v, tau)
     kinematics, a = system.kinematics, system.solution.x
-    by_q = row_derivatives(model, kinematics, v, a, constraints, gains, active)
+    a_of_rows, moving = a, 1.0
+    if impact is not None:
+        # The change a of v in an impact has the equations of a motion at rest, without gravity,
+        # external forces and stabilisation. Its rows are `K (a + (1 + e) v)`.
+        moving = jnp.where(impact, 0, 1).astype(model.dtype)
+        a_of_rows = a + (1 - moving) * (1 + restitution) * v
+        model = eqx.tree_at(lambda model: model.gravity, model, moving * model.gravity)
+        f_ext = None if f_ext is None else moving * f_ext
+        gains = moving * gains[0], moving * gains[1]
+        v = moving * v
+    rows = row_derivatives(model, kinematics, v, a_of_rows, constraints, gains, active)
+    rows_by_v = rows.by_v
+    if impact is not None:
+        rows_by_v = jnp.where(impact, (1 + restitution) * system.rows.K, rows_by_v)
     dtau_dq, dtau_dv, _ = rnea_derivatives.unchecked(model, kinematics, v, a, f_ext)
-    unit = jnp.eye(model.nv, dtype=model.dtype)
-    force = jnp.concatenate([_constraint_forces(system, by_q) - dtau_dq, -dtau_dv, unit], axis=1)
-    k = jnp.concatenate([-by_q.by_q, -by_q.by_v, jnp.zeros_like(by_q.by_q)], axis=1)
-    return _motion(system), _columns(model, system, by_q, force, k)
+    force = jnp.concatenate([_constraint_forces(system, rows) - dtau_dq, -moving * dtau_dv], axis=1)
+    k = jnp.concatenate([-rows.by_q, -rows_by_v], axis=1)
+    unit = moving * jnp.eye(model.nv, dtype=model.dtype)
+    by_state = _by_state(model, system, rows, force, k)
+    by_q = jax.tree.map(lambda D: D[:, : model.nv], by_state)
+    by_v = jax.tree.map(lambda D: D[:, model.nv :], by_state)
+    return FirstOrder(_response(system), (by_q, by_v, _by_force(system, unit)))
 
 
-def _columns(
+def _by_force(system: _System, force: Array) -> Response:
+    """The derivatives for the columns of `force`, at constant constraints."""
+    none, zero = jnp.zeros_like(system.rows.K), jnp.zeros_like(force)
+    x, multiplier, _, _ = _solve_columns(system, force, none, none, zero)
+    return Response(x, multiplier, matmul(system.rows.K, x))
+
+
+def _solve_columns(system: _System, *right: Array) -> Solution:
+    return jax.vmap(functools.partial(system.solve, many=True), 1, 1)(*right)
+
+
+def _by_state(
     model: Model, system: _System, rows: RowDerivatives, force: Array, k: Array
 ) -> Response:
-    """The derivatives, for the columns of `force` and k; the first nv columns are for q."""
+    """The derivatives, for the columns of `force` and k: nv columns for q, and others."""
     e, weights = system.solution.e, _weights_by_q(model, system, rows)
     by_q = (
         e[:, None] * weights,
         _multiplier_equation_by_q(system, rows, weights),
-        -einsum("i,ikj->kj", e, rows.K_by_q),
+        -rows.of_K.force(e),
     )
     others = k.shape[1] - model.nv
     by_weights, rest, gradient = (jnp.pad(x, ((0, 0), (0, others))) for x in by_q)
-    x, multiplier, _, _ = jax.vmap(system.solve, 1, 1)(force, k - by_weights, rest, gradient)
+    x, multiplier, _, _ = _solve_columns(system, force, k - by_weights, rest, gradient)
     return Response(x, multiplier, matmul(system.rows.K, x) - k)
 
 
 def _constraint_forces(system: _System, rows: RowDerivatives) -> Array:
     """The derivative (nv, nv) with respect to q of `K^T lambda` at constant lambda."""
-    return einsum("i,ikj->kj", system.solution.multiplier, rows.K_by_q)
+    return rows.of_K.force(system.solution.multiplier)
 
 
 def _multiplier_equation_by_q(system: _System, rows: RowDerivatives, weights: Array) -> Array:
@@ -206,13 +211,14 @@ def _multiplier_equation_by_q(system: _System, rows: RowDerivatives, weights: Ar
     `weights`: the result of `_weights_by_q`.
     """
     _, multiplier, y, _ = system.solution
-    return einsum("k,ikj->ij", y, rows.K_by_q) - multiplier[:, None] * weights
+    return rows.of_K.rate(y) - multiplier[:, None] * weights
 
 
 def _weights_by_q(model: Model, system: _System, rows: RowDerivatives) -> Array:
     """The derivative (m, nv) of `1 / s^2` with respect to q."""
-    ratio = system.rows.K / jnp.diagonal(system.M)[None]
-    weights = 2 * einsum("ik,ikj->ij", ratio, rows.K_by_q)
+    masses = jnp.diagonal(system.M)
+    ratio = system.rows.K / masses[None]
+    weights = rows.of_K.squares(1 / masses)
     return weights - matmul(ratio * ratio, _diagonal_by_q(model, system.kinematics))
 
 
@@ -236,69 +242,5 @@ def _diagonal_by_q(model: Model, kinematics: Kinematics) -> Array:
     return jnp.where(dof_strictly_supports(model), matmul(squares, rates.T), 0)
 
 
-def _dynamics_first_order(
-    parameters: DynamicsParameters, q: Array, v: Array, tau: Array
-) -> FirstOrder:
-    return _first_order(parameters.model, *_dynamics_and_columns(parameters, q, v, tau))
-
-
-def _first_order(model: Model, found: Response, columns: Response) -> FirstOrder:
-    starts = range(0, columns.motion.shape[1], model.nv)
-    blocks = (jax.tree.map(lambda D, i=i: D[:, i : i + model.nv], columns) for i in starts)
-    return FirstOrder(found, tuple(blocks))
-
-
-analytic_dynamics = with_analytic_derivatives(dynamics, _dynamics_first_order)
+analytic_dynamics = with_analytic_derivatives(dynamics, dynamics_first_order)
 """`dynamics` of (parameters, q, v, tau) at q (nq,), with analytic first derivatives."""
-
-
-# ------------------------------------------------------------------------------------- impact
-
-
-def impact_motion(parameters: ImpactParameters, q: Array | Kinematics, v: Array) -> Response:
-    """The velocity after an impact. JAX differentiates the KKT system."""
-    return _motion(_impact(parameters, q, v), v)
-
-
-def _impact(parameters: ImpactParameters, q: Array | Kinematics, v: Array) -> _System:
-    model, constraints, e, active = parameters
-    kinematics, zero = forward_kinematics.unchecked(model, q), jnp.zeros_like(v)
-    rows = stacked_rows(model, constraint_blocks(model, kinematics, zero, constraints), active)
-    k = -(1 + e) * matmul(rows.K, v)
-    return _solved(model, kinematics, rows, zero, k)
-
-
-def impact_columns(parameters: ImpactParameters, q: Array | Kinematics, v: Array) -> Response:
-    """The derivatives of `impact_motion`, (..., 2 nv): columns for q (tangent space) and v."""
-    return _impact_and_columns(parameters, q, v)[1]
-
-
-def _impact_and_columns(
-    parameters: ImpactParameters, q: Array | Kinematics, v: Array
-) -> tuple[Response, Response]:
-    """The motion, and its derivatives with respect to q and v as columns (..., 2 nv)."""
-    model, constraints, e, active = parameters
-    system = _impact(parameters, q, v)
-    kinematics, change = system.kinematics, system.solution.x
-    zero, no_gain = jnp.zeros_like(v), jnp.zeros((), model.dtype)
-    by_q = row_derivatives(model, kinematics, zero, zero, constraints, (no_gain, no_gain), active)
-    # The change of momentum is the inverse dynamics at rest, without gravity.
-    weightless = dataclasses.replace(model, gravity=jnp.zeros_like(model.gravity))
-    weightless = weightless.with_dissipation(False)
-    momentum, _, _ = rnea_derivatives.unchecked(weightless, kinematics, zero, change)
-    force = _constraint_forces(system, by_q) - momentum
-    k = -einsum("ikj,k->ij", by_q.K_by_q, change + (1 + e) * v)
-    force = jnp.concatenate([force, jnp.zeros_like(force)], axis=1)
-    k = jnp.concatenate([k, -(1 + e) * system.rows.K], axis=1)
-    found = _columns(model, system, by_q, force, k)
-    unit = jnp.eye(model.nv, dtype=model.dtype)
-    by_v = jnp.concatenate([jnp.zeros_like(unit), unit], axis=1)
-    return _motion(system, v), found._replace(motion=found.motion + by_v)
-
-
-def _impact_first_order(parameters: ImpactParameters, q: Array, v: Array) -> FirstOrder:
-    return _first_order(parameters.model, *_impact_and_columns(parameters, q, v))
-
-
-analytic_impact = with_analytic_derivatives(impact_motion, _impact_first_order)
-"""`impact_motion` of (parameters, q, v) at q (nq,), with analytic first derivatives."""

@@ -22,13 +22,10 @@ from .derivatives import (
     ConstrainedDynamicsDerivatives,
     DynamicsParameters,
     ImpactDerivatives,
-    ImpactParameters,
+    Response,
     analytic_dynamics,
-    analytic_impact,
     dynamics,
-    dynamics_columns,
-    impact_columns,
-    impact_motion,
+    dynamics_first_order,
 )
 from .kinds import Constraint, ConstraintRows
 from .rows import acting, checked_constraints, constraint_blocks, split_rows, stacked_rows
@@ -72,6 +69,7 @@ def constrained_dynamics(
     f_ext: Array | None = None,
     stabilisation: ArrayLike = 0.0,
     active: ArrayLike | None = None,
+    impact: ArrayLike | None = None,
 ) -> ConstrainedDynamics:
     """Acceleration and constraint forces of a robot with rigid loops or contacts.
 
@@ -84,7 +82,11 @@ def constrained_dynamics(
       `K a + dK/dt v = -d K v - p phi`;
     - `active` (number of constraints,): whether each constraint acts, as bool or as numbers (0 is
       False). The multipliers of a constraint that does not act are 0. So one program serves all
-      contact phases. By default all constraints act.
+      contact phases. By default all constraints act;
+    - `impact` (): whether the constraints that act begin to act in an impact, as bool or as a
+      number. Then the result is that of `impact` without restitution: its `acceleration` is the
+      change of v, in m/s and rad/s, and its multipliers are impulses. tau, gravity, `f_ext` and
+      the stabilisation have no effect. So one program serves phases and impacts.
 
     If q is an array, the derivatives with respect to q, v and tau are those of
     `constrained_dynamics_derivatives`.
@@ -93,9 +95,8 @@ def constrained_dynamics(
     stabilisation gives NaN.
     Source: Featherstone (3.17), and chapter 8 (closed loops).
     """
-    parameters = _dynamics_parameters(model, constraints, f_ext, stabilisation, active)
-    solve = dynamics if isinstance(q, Kinematics) else analytic_dynamics
-    a, *by_row = solve(parameters, q, v, tau)
+    parameters = _parameters(model, constraints, f_ext, stabilisation, active, impact)
+    a, *by_row = _response(parameters, q, v, tau)
     return ConstrainedDynamics(a, *split_rows(model, q, constraints, *by_row))
 
 
@@ -111,6 +112,7 @@ def constrained_dynamics_derivatives(
     f_ext: Array | None = None,
     stabilisation: ArrayLike = 0.0,
     active: ArrayLike | None = None,
+    impact: ArrayLike | None = None,
 ) -> ConstrainedDynamicsDerivatives:
     """Derivatives of `constrained_dynamics` with respect to q (in the tangent space), v and tau.
 
@@ -119,10 +121,11 @@ def constrained_dynamics_derivatives(
     `constrained_dynamics`. Source: the implicit function of the KKT system (3.17) of Featherstone;
     the heads of `derivatives.py` and `row_derivatives.py` have the formulas.
     """
-    parameters = _dynamics_parameters(model, constraints, f_ext, stabilisation, active)
-    columns = dynamics_columns(parameters, forward_kinematics.unchecked(model, q), v, tau)
-    parts = [jnp.split(x, 3, axis=1) for x in (columns.motion, columns.multiplier)]
-    return ConstrainedDynamicsDerivatives(*parts[0], *parts[1])
+    parameters = _parameters(model, constraints, f_ext, stabilisation, active, impact)
+    kinematics = forward_kinematics.unchecked(model, q)
+    columns = dynamics_first_order(parameters, kinematics, v, tau).columns
+    by_row = (D.multiplier for D in columns)
+    return ConstrainedDynamicsDerivatives(*(D.motion for D in columns), *by_row)
 
 
 @arguments.compiled(arrays=("q", "v"), checks={"restitution": arguments.FRACTION})
@@ -149,9 +152,8 @@ def impact(
     restitution out of its range gives NaN. Source: Featherstone (11.62) at e = 0.
     """
     parameters = _impact_parameters(model, constraints, restitution, active)
-    solve = impact_motion if isinstance(q, Kinematics) else analytic_impact
-    velocity, *by_row = solve(parameters, q, v)
-    return Impact(velocity, *split_rows(model, q, constraints, *by_row))
+    change, *by_row = _response(parameters, q, v, jnp.zeros_like(v))
+    return Impact(v + change, *split_rows(model, q, constraints, *by_row))
 
 
 @arguments.compiled(arrays=("q", "v"), checks={"restitution": arguments.FRACTION})
@@ -171,9 +173,10 @@ def impact_derivatives(
     `constrained_dynamics_derivatives`.
     """
     parameters = _impact_parameters(model, constraints, restitution, active)
-    columns = impact_columns(parameters, forward_kinematics.unchecked(model, q), v)
-    parts = [jnp.split(x, 2, axis=1) for x in (columns.motion, columns.multiplier)]
-    return ImpactDerivatives(*parts[0], *parts[1])
+    kinematics, no_force = forward_kinematics.unchecked(model, q), jnp.zeros_like(v)
+    by_q, by_v, _ = dynamics_first_order(parameters, kinematics, v, no_force).columns
+    by_v_after = jnp.eye(model.nv, dtype=model.dtype) + by_v.motion
+    return ImpactDerivatives(by_q.motion, by_v_after, by_q.multiplier, by_v.multiplier)
 
 
 @arguments.compiled(arrays=("q", "v"))
@@ -235,19 +238,34 @@ def kkt_system(
     return A, jnp.concatenate([tau - bias, -rows.bias])
 
 
-def _dynamics_parameters(
+def _response(
+    parameters: DynamicsParameters, q: Array | Kinematics, v: Array, tau: Array
+) -> Response:
+    solve = dynamics if isinstance(q, Kinematics) else analytic_dynamics
+    return solve(parameters, q, v, tau)
+
+
+def _parameters(
     model: Model,
     constraints: Sequence[Constraint],
     f_ext: Array | None,
     stabilisation: ArrayLike,
     active: ArrayLike | None,
+    impact: ArrayLike | None,
 ) -> DynamicsParameters:
+    if impact is not None:
+        impact = jnp.asarray(impact)
+        if impact.shape != ():
+            raise ArgumentError(f"impact has shape {impact.shape}, expected ()")
+        impact = impact.astype(bool)
     return DynamicsParameters(
         model,
         checked_constraints(constraints),
         f_ext,
         _gains(model, stabilisation),
         acting(constraints, active),
+        impact,
+        jnp.zeros((), model.dtype),
     )
 
 
@@ -266,6 +284,7 @@ def _impact_parameters(
     constraints: Sequence[Constraint],
     restitution: ArrayLike,
     active: ArrayLike | None,
-) -> ImpactParameters:
+) -> DynamicsParameters:
+    parameters = _parameters(model, constraints, None, 0.0, active, True)
     e = arguments.FRACTION.or_nan(arguments.number(model, restitution, "restitution"))
-    return ImpactParameters(model, checked_constraints(constraints), e, acting(constraints, active))
+    return parameters._replace(restitution=e)

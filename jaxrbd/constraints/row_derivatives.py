@@ -21,18 +21,21 @@ Column k of K is `E R_k`. A displacement of dof j moves R_k in the axes of B by
 
     dR_k/dq_j = n_k (s_jk - m_j) J_j x J_k,
 
-where s_jk is 1 if dof j supports dof k, m_j is 1 if dof j moves B, and both are 0 otherwise. JAX
+where s_jk is 1 if dof j supports dof k, m_j is 1 if dof j moves B, and both are 0 otherwise. The
+derivative of K has `m nv^2` entries, and only products with it are needed (`DerivativeOfK`). JAX
 differentiates constraints of other kinds, and all constraints of a robot with joints that follow
 others.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Float
 
@@ -65,12 +68,106 @@ class RowDerivatives(NamedTuple):
     """Derivatives of m constraint equations with respect to q (in the tangent space) and v.
 
     - `by_q`, `by_v` (m, nv): of c, the equation at the head of this module, at constant a;
-    - `K_by_q` (m, nv, nv): of K; entry [i, k, j] is the derivative of K[i, k] along dof j.
+    - `of_K`: the derivative of K with respect to q.
     """
 
     by_q: Float[Array, "m nv"]
     by_v: Float[Array, "m nv"]
-    K_by_q: Float[Array, "m nv nv"]
+    of_K: DerivativeOfK
+
+
+class DerivativeOfK(NamedTuple):
+    """The derivative of K (m, nv) with respect to q, as products with it.
+
+    - `blocks`: one per kind of constraint;
+    - `rows`: the rows of K in each block.
+    """
+
+    blocks: tuple[_FrameBlock | _TensorBlock, ...]
+    rows: tuple[tuple[int, ...], ...]
+
+    def force(self, multiplier: Array) -> Array:
+        """The derivative (nv, nv) of `K^T multiplier` at a constant multiplier (m,)."""
+        parts = [
+            block.force(take_rows(multiplier, np.array(rows, int)))
+            for block, rows in zip(self.blocks, self.rows)
+        ]
+        return sum(parts[1:], start=parts[0])
+
+    def rate(self, y: Array) -> Array:
+        """The derivative (m, nv) of `K y` at a constant y (nv,)."""
+        return self._in_order([block.rate(y) for block in self.blocks])
+
+    def squares(self, weights: Array) -> Array:
+        """The derivative (m, nv) of the sums over k of `weights[k] K[i, k]^2`.
+
+        The weights (nv,) are constant.
+        """
+        return self._in_order([block.squares(weights) for block in self.blocks])
+
+    def _in_order(self, blocks: Sequence[Array]) -> Array:
+        """The rows of all blocks, in the order of the rows of K."""
+        order = np.argsort(list(itertools.chain(*self.rows)))
+        return take_rows(jnp.concatenate(blocks), order)
+
+
+class _TensorBlock(NamedTuple):
+    """K (m, nv) and its derivative (m, nv, nv); entry [i, k, j] is that of K[i, k] along dof j."""
+
+    K: Array
+    K_by_q: Array
+
+    def force(self, multiplier: Array) -> Array:
+        return einsum("i,ikj->kj", multiplier, self.K_by_q)
+
+    def rate(self, y: Array) -> Array:
+        return einsum("k,ikj->ij", y, self.K_by_q)
+
+    def squares(self, weights: Array) -> Array:
+        return 2 * einsum("ik,ikj->ij", weights * self.K, self.K_by_q)
+
+
+class _FrameBlock(NamedTuple):
+    """The rows of n constraints between frames, with m equations each.
+
+    With the notation of the head of this module, `dK_ik/dq_j = F_kj moved_ij . J_k + by_pose_ij .
+    R_k`, with F the factors of the products `J_j x J_k`.
+
+    - `J`, `R` (n, nv, 6): the dof columns, and those of the motion of B relative to A;
+    - `factor` (n, nv, nv): F, where the last axis is that of q;
+    - `E` (n, m, 6); `moved` (n, m, nv, 6): the products `-J_j x* E_i`;
+    - `by_pose` (n, m, nv, 6): the derivative of E_i along the motion R_j of B.
+    """
+
+    J: Array
+    R: Array
+    factor: Array
+    E: Array
+    moved: Array
+    by_pose: Array
+
+    def force(self, multiplier: Array) -> Array:
+        multiplier = multiplier.reshape(self.E.shape[:2])
+        moved = einsum("ni,nija->nja", multiplier, self.moved)
+        by_pose = einsum("ni,nija->nja", multiplier, self.by_pose)
+        by_constraint = self.factor * einsum("nka,nja->nkj", self.J, moved)
+        # XLA adds slices faster than it reduces an axis.
+        return sum(by_constraint[1:], by_constraint[0] + einsum("nka,nja->kj", self.R, by_pose))
+
+    def rate(self, y: Array) -> Array:
+        across = einsum("nkj,nka->nja", self.factor, y[:, None] * self.J)
+        along = einsum("k,nka->na", y, self.R)
+        found = einsum("nija,nja->nij", self.moved, across)
+        found = found + einsum("nija,na->nij", self.by_pose, along)
+        return found.reshape(-1, len(y))
+
+    def squares(self, weights: Array) -> Array:
+        weighted = weights * einsum("nia,nka->nik", self.E, self.R)
+        across = einsum("nkj,nika->nija", self.factor, weighted[..., None] * self.J[:, None])
+        along = einsum("nik,nka->nia", weighted, self.R)
+        found = einsum("nija,nija->nij", self.moved, across)
+        found = found + einsum("nija,nia->nij", self.by_pose, along)
+        return 2 * found.reshape(-1, len(weights))
 
 
 def row_derivatives(
@@ -90,21 +187,31 @@ def row_derivatives(
     kinds, others = by_kind(constraints)
     if not model.velocity_map_is_identity:
         kinds, others = [], list(range(len(constraints)))
-    found: dict[int, RowDerivatives] = {
-        i: _by_forward_mode(model, kinematics, v, a, constraints[i], gains) for i in others
-    }
     motion = _dof_motions(model, kinematics, v, a) if kinds else None
+    equations: dict[int, tuple[Array, Array]] = {}
+    blocks: list[_FrameBlock | _TensorBlock] = []
     for indices in kinds:
         same_kind: list[Any] = [constraints[i] for i in indices]
         assert motion is not None
-        blocks = _frame_derivatives(model, kinematics, motion, same_kind, gains)
-        found |= zip(indices, blocks)
-    blocks = [found[i] for i in range(len(constraints))]
-    if active is not None:
-        blocks = [only_active(rows, active[i]) for i, rows in enumerate(blocks)]
-    nv = model.nv
-    empty = RowDerivatives(*(jnp.zeros(x, model.dtype) for x in ((0, nv), (0, nv), (0, nv, nv))))
-    return jax.tree.map(lambda *x: jnp.concatenate(x), empty, *blocks)
+        acts = None if active is None else take_rows(active, np.array(indices, int))
+        found = _frame_derivatives(model, kinematics, motion, same_kind, gains, acts)
+        equations |= {i: (found[0][j], found[1][j]) for j, i in enumerate(indices)}
+        blocks.append(found[2])
+    for i in others:
+        found = _by_forward_mode(model, kinematics, v, a, constraints[i], gains)
+        if active is not None:
+            found = only_active(found, active[i])
+        equations[i] = found[:2]
+        blocks.append(found[2])
+    none = jnp.zeros((0, model.nv), model.dtype)
+    in_order = [equations[i] for i in range(len(constraints))]
+    by_q, by_v = (jnp.concatenate([none, *x]) for x in zip((none, none), *in_order))
+    ends = np.cumsum([0, *(len(x) for x, _ in in_order)])
+    rows = [
+        tuple(itertools.chain(*(range(ends[i], ends[i + 1]) for i in indices)))
+        for indices in (*kinds, *((i,) for i in others))
+    ]
+    return RowDerivatives(by_q, by_v, DerivativeOfK(tuple(blocks), tuple(rows)))
 
 
 def _by_forward_mode(
@@ -114,8 +221,8 @@ def _by_forward_mode(
     a: Array,
     constraint: Constraint,
     gains: tuple[Array, Array],
-) -> RowDerivatives:
-    """The derivatives of the rows of any constraint, by JAX."""
+) -> tuple[Array, Array, _TensorBlock]:
+    """The derivatives of the rows of any constraint, by JAX: `by_q`, `by_v`, and that of K."""
     p, d = gains
     zero = jnp.zeros_like(v)
 
@@ -125,10 +232,11 @@ def _by_forward_mode(
         motion = BodyMotion(moved, v + dv, *motions(model, moved, v + dv, zero))
         rows = constraint.rows(model, motion)
         c = matmul(rows.K, a + d * (v + dv)) + rows.bias + p * rows.position
-        return c, rows.K
+        return (c, rows.K), rows.K
 
-    (by_q, by_v), (K_by_q, _) = jax.jacfwd(equations, argnums=(0, 1))(zero, zero)
-    return RowDerivatives(by_q, by_v, K_by_q)
+    derivatives, K = jax.jacfwd(equations, argnums=(0, 1), has_aux=True)(zero, zero)
+    (by_q, by_v), (K_by_q, _) = derivatives
+    return by_q, by_v, _TensorBlock(K, K_by_q)
 
 
 class _DofMotions(NamedTuple):
@@ -161,8 +269,12 @@ def _frame_derivatives(
     motion: _DofMotions,
     constraints: Sequence[FrameConstraint],
     gains: tuple[Array, Array],
-) -> list[RowDerivatives]:
-    """The derivatives of each of n constraints with the same error function."""
+    active: Array | None,
+) -> tuple[Array, Array, _FrameBlock]:
+    """The derivatives of n constraints with the same error function: `by_q`, `by_v`, that of K.
+
+    `active` (n,) of bool, or None. `by_q` and `by_v` are (n, m, nv).
+    """
     errors = error_functions(model, constraints)
     a, b = both_ends(model, kinematics, constraints)
     X_AB = jax.vmap(relative_pose)(a.X, b.X)
@@ -181,7 +293,7 @@ def _frame_derivatives(
         for p_WR in (motion.p_WR[None], a.X.p_WR[:, None], b.X.p_WR[:, None])
     )
 
-    def rows(error, X_AB, R_WB, p_dofs, p_a, p_b, motion_a, motion_b, n, factor):
+    def rows(error, X_AB, R_WB, p_dofs, p_a, p_b, motion_a, motion_b, n):
         J, psi_dot, psi_ddot, rate = (_in_axes(R_WB, p_dofs, x) for x in motion[:4])
         V_a, A_a = (_in_axes(R_WB, p_a, x)[0] for x in motion_a)
         V_b, A_b = (_in_axes(R_WB, p_b, x)[0] for x in motion_b)
@@ -199,13 +311,10 @@ def _frame_derivatives(
         by_q = matmul(by_X, R.T) + matmul(by_U, U_by_q.T) + matmul(E, U_dot_by_q.T)
         by_v = matmul(by_U, R.T) + matmul(E, U_dot_by_v.T)
         # E_i (J_j x J_k) is the product of J_k with the force -J_j x* E_i.
-        moved = -cross_force(J, E[:, None])
-        by_pose = einsum("iab,jb->ija", H, R)
-        moved, by_pose = einsum("xija,ka->xikj", jnp.stack([moved, by_pose]), J)
-        K_by_q = factor[None] * moved + n[None] * by_pose
-        return RowDerivatives(by_q, by_v, K_by_q)
+        moved, by_pose = -cross_force(J, E[:, None]), einsum("iab,jb->ija", H, R)
+        return (by_q, by_v, E, moved, by_pose), J, R
 
-    found = jax.vmap(rows)(
+    found, J, R = jax.vmap(rows)(
         errors,
         X_AB,
         b.X.X_RF.R,
@@ -215,9 +324,11 @@ def _frame_derivatives(
         motion_a,
         motion_b,
         jnp.asarray(n, model.dtype),
-        jnp.asarray(factor, model.dtype),
     )
-    return [jax.tree.map(lambda x: x[i], found) for i in range(len(constraints))]
+    if active is not None:
+        found = jax.vmap(only_active)(found, active)
+    by_q, by_v, *of_E = found
+    return by_q, by_v, _FrameBlock(J, R, jnp.asarray(factor, model.dtype), *of_E)
 
 
 def _in_axes(R_WB: Array, p: Array, x: Array) -> Array:

@@ -187,6 +187,7 @@ class JointTorques(eqx.Module):
     constraints: tuple[Constraint, ...]
     stabilisation: arguments.Parameter
     active: Callable | None
+    impact: Callable | None
     dofs: tuple[int, ...] | None = eqx.field(static=True)
 
     def __call__(self, t: ArrayLike, q: Array, v: Array, u: Array, p: PyTree) -> Array:
@@ -207,6 +208,7 @@ class JointTorques(eqx.Module):
             self.constraints,
             stabilisation=jnp.asarray(self.stabilisation, self.model.dtype),
             active=None if self.active is None else self.active(t, p),
+            impact=None if self.impact is None else self.impact(t, p),
         )
 
 
@@ -237,6 +239,7 @@ def joint_torques(
     constraints: Sequence[Constraint] = (),
     stabilisation: ArrayLike | Sequence[float] = 0.0,
     active: Callable | None = None,
+    impact: Callable | None = None,
 ) -> JointTorques:
     """The acceleration (t, q, v, u, p) of a robot that is driven by the forces u on its joints.
 
@@ -245,20 +248,25 @@ def joint_torques(
       The method `constrained` of the result returns the constraint forces too;
     - `active(t, p)`: whether each constraint acts in stage t, (number of constraints,) of bool or
       numbers; for example a row of a table in p. So one program serves all contact phases. By
-      default all constraints act.
+      default all constraints act;
+    - `impact(t, p)`: whether stage t is an impact in which the constraints that act begin to act, a
+      bool or a number. Then the acceleration is the change of v, and the forces are impulses, as
+      for `constrained_dynamics`. By default no stage is an impact.
 
     The first derivatives are analytic (`forward_dynamics_derivatives`,
     `constrained_dynamics_derivatives`). Raises ArgumentError for a dof that is out of range or
-    occurs twice, for constraints that are no `Constraint`, and if active is no function.
+    occurs twice, for constraints that are no `Constraint`, and if active or impact is no function.
     """
     dofs = checked_dofs(model, dofs)
-    if active is not None:
-        _require_callable("active", active)
+    for name, function in (("active", active), ("impact", impact)):
+        if function is not None:
+            _require_callable(name, function)
     return JointTorques(
         model,
         checked_constraints(constraints),
         arguments.parameter(stabilisation, "stabilisation"),
         None if active is None else as_module(active),
+        None if impact is None else as_module(impact),
         dofs,
     )
 
