@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-from jaxrbd import contact
+from jaxrbd import contact, sensors
 from jaxrbd.model import arguments
 from support import nightly, zoo
 from support.algorithms import ALGORITHMS, PUBLIC
@@ -433,3 +433,47 @@ def test_an_equal_model_built_again_is_not_traced_again():
     for _ in range(3):
         model = zoo.build(["free_flyer", "revolute"], [-1, 0])
         program(model, rbd.neutral(model))
+
+
+def functions_of_a_frame():
+    """The public functions with an argument `frame`, by name, and their other arguments."""
+    model = rbd.load_robot("arm7")
+    values = {
+        "model": model,
+        "wrench": jnp.ones(6),
+        "point": jnp.ones(3),
+        "ground": contact.Plane(),
+        "pattern": jnp.zeros((1, 2)),
+        **{name: jnp.ones(7, model.dtype) for name in ("q", "v", "a")},
+    }
+    found = {}
+    for name, function in {**vars(rbd), **vars(rbd.algorithms), **vars(sensors)}.items():
+        names = (
+            inspect.signature(function).parameters if callable(function) and name.islower() else ()
+        )
+        if "frame" in names:
+            given = {name: values[name] for name in names if name in values}
+            found[name] = function, given, "reference" in names
+    return found
+
+
+FRAME_FUNCTIONS = """
+    external_force frame_acceleration frame_acceleration_derivatives frame_jacobian
+    frame_jacobian_dot frame_placement frame_velocity frame_velocity_derivatives height_scan imu
+    point_jacobian projected_gravity
+""".split()
+
+
+def test_the_functions_of_a_frame_are_listed():
+    assert sorted(functions_of_a_frame()) == FRAME_FUNCTIONS
+
+
+@pytest.mark.parametrize("name", FRAME_FUNCTIONS)
+def test_a_wrong_frame_or_reference_is_refused(name):
+    function, given, has_reference = functions_of_a_frame()[name]
+    for frame in (None, True, 1.0, jnp.array(1)):
+        with pytest.raises(rbd.ArgumentError, match="frame"):
+            function(**given, frame=frame)
+    for frame in ("base", "tool") if has_reference else ():
+        with pytest.raises(rbd.ArgumentError, match="reference is 'bogus'"):
+            function(**given, frame=frame, reference="bogus")

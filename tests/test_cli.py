@@ -606,8 +606,13 @@ def test_model_files_are_robots(tmp_path, capsys):
     assert cli.main(["info", path, "--free-flyer"]) == 1
     assert "a model file has its joints" in capsys.readouterr().err
     pathlib.Path(path).write_bytes(b"")
-    assert cli.main(["check", path]) == 1
+    assert cli.main(["info", path]) == 1
     assert path in capsys.readouterr().err
+    assert cli.main(["check", path, "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    (finding,) = report["findings"]
+    assert (report["file"], report["ok"], finding["severity"]) == (path, False, "fault")
+    assert finding["message"] == "the file is empty"
 
 
 # ------------------------------------------------------------------------------------------- JSON
@@ -873,6 +878,8 @@ def test_a_page_or_picture_in_a_missing_folder_is_an_error_at_the_start(tmp_path
     assert cli.main(["play", "x", "--html", str(tmp_path)]) == 1
     error = f"jaxrbd: error: --html: '{tmp_path}' is a folder, expected a file\n"
     assert capsys.readouterr().err == error
+    assert cli.main(["view", "arm7", "--png", ""]) == 1
+    assert capsys.readouterr().err == "jaxrbd: error: --png is '', expected a file\n"
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path, capsys):

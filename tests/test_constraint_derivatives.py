@@ -277,7 +277,13 @@ def motion_or_impact():
         by_q, by_v, *impulses = con.impact_derivatives(model, q, v, constraints)
         by_v = by_v - jnp.eye(model.nv)
         columns = by_q, by_v, jnp.zeros_like(by_q), *impulses, jnp.zeros_like(impulses[0])
-        rate = by_q @ directions[0] + by_v @ directions[1]
+
+        def change(dq, v):
+            """Without the analytic derivatives."""
+            kinematics = rbd.forward_kinematics(model, rbd.integrate(model, q, dq))
+            return con.impact(model, kinematics, v, constraints).velocity - v
+
+        _, rate = jax.jvp(change, (jnp.zeros_like(v), v), directions[:2])
         return (found.velocity - v, *found[1:]), columns, rate
 
     return with_impact(True), hit(), with_impact(jnp.array(0.0)), with_impact(None)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding, PartitionSpec
 
 import jaxrbd as rbd
 from jaxrbd import envs
@@ -735,6 +736,18 @@ def test_a_step_of_robots_without_contact(name, key):
     found = motion_of(env.advance(params, physics, action, key))
     np.testing.assert_allclose(found.q, q, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(found.v, v, rtol=1e-9, atol=1e-10)
+
+
+def test_a_cart_pole_steps_on_a_mesh_with_explicit_axes(key):
+    """JAX refuses operations of arrays with different shardings while it traces."""
+    env, mesh = ENVIRONMENTS["CartPoleSwingUp"], jax.make_mesh((1,), ("batch",))
+    params = env.default_params()
+    state = jax.vmap(env.reset, (None, 0))(params, jax.random.split(key, 2))
+    split = rbd.sharding.shard_batch((state, jnp.zeros((2, 1))), mesh)
+    everywhere = jax.device_put(params, NamedSharding(mesh, PartitionSpec()))
+    with jax.set_mesh(mesh):
+        traced = jax.jit(jax.vmap(env.step, (None, 0, 0))).trace(everywhere, *split)
+    assert [x.shape for x in traced.out_info.physics] == [(2, 2), (2, 2)]
 
 
 def test_an_upright_cart_pole_has_the_reward_zero():

@@ -1245,3 +1245,10 @@ def test_the_examples_of_the_guide(guide):
     assert guide["plan"].residuals.defects < 1e-2
     assert guide["plan"].status == oc.Status.CONVERGED
     assert len(guide["trot"].constraints) == guide["stands"].shape[1] == 4
+
+
+def test_the_dofs_may_be_an_array():
+    """The dofs are static, so they are ints of Python, without a warning of equinox."""
+    model = rbd.load_robot("double_pendulum")
+    assert oc.joint_torques(model, np.array([1])).dofs == (1,)
+    assert all(type(dof) is int for dof in oc.joint_torques(model, np.array([1, 0])).dofs)

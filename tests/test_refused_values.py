@@ -64,12 +64,13 @@ def contact_stepped(**options):
     return contact.contact_step(ARM, contact.Scene((TIP,)), Q, Q, Q, 0.01, **options)
 
 
-def contacts_solved(q):
+def contacts_solved(q=Q, v=Q, us=None, **options):
     step = shooting(dt=0.01)
     given = optimal_control.Problem(
         optimal_control.state_space(ARM), step, lambda t, x, u, p: u, lambda x, p: x[0]
     )
-    return optimal_control.solve_contacts(given, (q, Q), None, np.zeros((2, ARM.nv)))
+    us = np.zeros((2, ARM.nv)) if us is None else us
+    return optimal_control.solve_contacts(given, (q, v), None, us, **options)
 
 
 def scanned(frame, pattern):
@@ -177,6 +178,19 @@ REFUSED = {
     "name is 4, expected the name of a tendon": lambda: tendons.RotationAngle(4, "ball"),
     "name is 5, expected the name of a tendon": lambda: tendons.FixedTendon(5, {"a": 1.0}),
     "x0 is [nan nan] in state 0, expected finite": lambda: contacts_solved(Q * np.nan),
+    "the velocity of x0 is [nan nan], expected finite": lambda: contacts_solved(v=Q * np.nan),
+    "the controls of guess is [[nan nan]": lambda: contacts_solved(us=np.full((2, 2), np.nan)),
+    "the velocities of guess is [[nan nan]": lambda: contacts_solved(
+        us=((np.zeros((3, 2)), np.full((3, 2), np.nan)), np.zeros((2, 2))), depth=10.0
+    ),
+    "iterations is None, expected an integer": lambda: contacts_solved(iterations=None),
+    "u has shape (3,), expected (2,)": lambda: shooting(dt=0.01).step((Q, Q), [1.0, 2.0, 3.0]),
+    "u is None, expected an array": lambda: optimal_control.joint_torques(ARM)(0, Q, Q, None, 0),
+    "x is None, expected a sequence of q and v": lambda: shooting(dt=0.01).step(None, Q),
+    "x has 3 entries, expected q and v": lambda: shooting(dt=0.01).step((Q, Q, Q), Q),
+    "pairs is Material(": lambda: contact.Scene.from_shapes((), contact.Material()),
+    "pairs[0] is 3, expected a sequence of two shapes": lambda: contact.collision_pairs([3]),
+    "pairs[0] has 3 entries, expected two shapes": lambda: contact.collision_pairs([(1, 2, 3)]),
     "tolerance has shape (2,), expected a number": lambda: solved(tolerance=[1.0, 2.0]),
     "mu is inf, expected a finite number above 0": lambda: solved(mu=np.inf),
     "dt is inf, expected a finite number above 0": lambda: differential(dt=np.inf),
@@ -504,6 +518,9 @@ REFUSED = {
     "inverse_inertia is 5, expected": lambda: contact.Scene([TIP], 0.1, inverse_inertia=5),
     "frames is 5, expected a sequence of frames": lambda: contact.Scene(5, 0.1),
     "path is None, expected the path": lambda: io.save_model(ARM, None),
+    "program is 'int', expected an Exported": lambda: io.save_program(3, "unused"),
+    "function is None, expected a function": lambda: io.export_batched(None, ARM, Q),
+    "the first argument is 'int', expected the Model": lambda: io.export_batched(rbd.rnea, 3, Q),
     "path is 3, expected the path of a file": lambda: io.load_model(3),
     "task is ['a'], expected one of": lambda: learning.load_task(["a"]),
     "steps is 'a', expected an integer": lambda: learning.algorithm_for("cart-pole", "ppo", "a"),

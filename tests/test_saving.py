@@ -278,6 +278,11 @@ def test_a_link_stays_a_link_and_a_new_file_has_the_usual_mode(tmp_path):
     rbd.io.save_model(zoo.small(), link)
     assert link.is_symlink()
     assert target.stat().st_mode == plain.stat().st_mode
+    target.chmod(0o600)
+    rbd.io.save_model(zoo.small(), link)
+    assert target.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(rbd.ArgumentError, match="expected the path of a file"):
+        rbd.io.save_model(zoo.small(), "a\0b")
     assert_identical(rbd.io.load_model(link), zoo.small())
 
 

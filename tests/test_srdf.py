@@ -156,6 +156,7 @@ def test_unknown_joints_can_be_skipped():
         ("<robot/>", 1, "<robot> has no attribute 'name'"),
         ("<robot name='r'>\n<group/></robot>", 2, "<group> has no attribute 'name'"),
         ("<robot name='r'>\n<group_state/></robot>", 2, "<group_state> has no attribute 'name'"),
+        ("<robot name='r'>\n<link name='a'/></robot>", 2, "found <link> in <robot>"),
         (
             "<robot name='r'>\n<disable_collisions link1='a'/></robot>",
             2,

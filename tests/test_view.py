@@ -7,6 +7,7 @@ import inspect
 import itertools
 import pathlib
 import re
+import socket
 import subprocess
 import sys
 import warnings
@@ -1739,6 +1740,21 @@ def test_pages_and_servers_print_nothing_into_a_notebook(monkeypatch):
     assert len(shown) == 1
     rich.print("seen again")
     assert len(shown) == 2
+
+
+@needs_viser
+def test_a_page_is_served_at_a_free_port_or_refused():
+    pendulum = rbd.load_robot("pendulum")
+    for port in (70000, -1, "a", 8080.5, True):
+        with pytest.raises(rbd.ArgumentError, match=r"port is .*, expected an integer from 0"):
+            view.serve(pendulum, port=port)
+    for host in ("nohost.invalid", 3):
+        with pytest.raises(rbd.ArgumentError, match="host is"):
+            view.serve(pendulum, host=host)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 65535))
+        with pytest.raises(rbd.ArgumentError, match=r"no port of 127\.0\.0\.1 from 65535"):
+            view.serve(pendulum, port=65535)
 
 
 WARNED = """

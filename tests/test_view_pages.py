@@ -977,11 +977,19 @@ def test_only_free_flyers_of_root_bodies_are_kept():
     assert live.Viewer._roots.fget(viewer) == ("root",)
 
 
+def test_a_frame_is_not_dragged_to_a_zero_quaternion():
+    with view.serve(slider(), port=0) as viewer:
+        with pytest.raises(ArgumentError, match=r"quaternion is .*, expected finite and not zero"):
+            viewer.reach("link", np.zeros(3), np.zeros(4))
+        with pytest.raises(ArgumentError, match=r"position is .*, expected finite"):
+            viewer.reach("link", np.full(3, np.nan), np.ones(4))
+
+
 def test_several_robots_are_not_dragged():
     with view.serve(slider(), np.zeros((2, 1, 1)), port=0) as viewer:
         assert viewer.q.shape == (2, 1)
         with pytest.raises(ArgumentError, match="the viewer shows 2 robots, expected one"):
-            viewer.reach("link", np.zeros(3), np.zeros(4))
+            viewer.reach("link", np.zeros(3), np.array([0.0, 0.0, 0.0, 1.0]))
         with pytest.raises(ArgumentError, match="1 robots, expected 2"):
             viewer.play(np.zeros((3, 1)))
         viewer.set_configuration(np.array([[0.1], [0.2]]))

@@ -76,6 +76,7 @@ def frame_jacobian_dot(
     one dof, which is fixed in the body of this dof. Source: Featherstone (2.45), the rate of such a
     vector in a moving frame.
     """
+    arguments.reference_frame(reference)
     kinematics = forward_kinematics.unchecked(model, q)
     placed = _place(model, kinematics, v, frame)
     if placed is None:
@@ -127,6 +128,7 @@ def frame_acceleration_derivatives(
     Derivatives in q are in the tangent space. Raises ArgumentError for an unknown frame or
     reference. Source: Carpentier and Mansard (2018), section III.
     """
+    arguments.reference_frame(reference)
     kinematics = forward_kinematics.unchecked(model, q)
     placed = _place(model, kinematics, v, frame)
     if placed is None:
@@ -199,7 +201,6 @@ def _reference_velocity(V: Array, reference: str) -> Array:
 
     Both are in world axes about the origin of the frame.
     """
-    arguments.reference_frame(reference)
     if reference == "local":
         return V
     if reference == "world":

@@ -11,7 +11,6 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .._math.cast import cast
 from .._math.components import small_product
 from .._math.ranks import minus, plus
 from .._math.rows import rows_or_world, take_rows
@@ -221,25 +220,23 @@ def motions(
 
 
 def find_frame(
-    model: Model, q: Array | Kinematics, frame: str | int | None, X_FP: Pose | None = None
+    model: Model, q: Array | Kinematics, frame: str | int
 ) -> tuple[int, Pose, RootedPose]:
     """The body of a frame (-1 for the world), the frame's pose in the body and in the world.
 
-    `frame`: None is the world. With the pose `X_FP` of a place P in the frame, the results are for
-    P. `places.find_places` finds many frames together.
+    `places.find_places` finds many frames together.
     """
-    kinematics = forward_kinematics.unchecked(model, q)
-    body, X_BF = -1, identity_pose(model.dtype)
-    if frame is not None:
-        index = arguments.frame_index(model, frame)
-        body, X_BF = model.frame_bodies[index], jax.tree.map(lambda x: x[index], model.frame_pose)
-    if X_FP is not None:
-        X_BF = compose(X_BF, cast(X_FP, model.dtype))
+    index = arguments.frame_index(model, frame)
+    body, X_BF = model.frame_bodies[index], jax.tree.map(lambda x: x[index], model.frame_pose)
+    return body, X_BF, pose_in_world(model, forward_kinematics.unchecked(model, q), body, X_BF)
+
+
+def pose_in_world(model: Model, kinematics: Kinematics, body: int, X_BF: Pose) -> RootedPose:
+    """The world pose of a frame with the pose `X_BF` in a body; body -1 is the world."""
     if body < 0:
-        return body, X_BF, RootedPose(Pose(X_BF.R, jnp.zeros_like(X_BF.p)), X_BF.p)
+        return RootedPose(Pose(X_BF.R, jnp.zeros_like(X_BF.p)), X_BF.p)
     X_RB = jax.tree.map(lambda x: x[body], root_centred(kinematics))
-    p_WR = kinematics.X_PB.p[model.topology.root[body]]
-    return body, X_BF, RootedPose(compose(X_RB, X_BF), p_WR)
+    return RootedPose(compose(X_RB, X_BF), kinematics.X_PB.p[model.topology.root[body]])
 
 
 def frame_axes(model: Model, q: Array | Kinematics, frame: str | int) -> Float[Array, "3 3"]:
@@ -274,7 +271,7 @@ def frame_placement(model: Model, q: Array | Kinematics, frame: str | int) -> Po
     `q` (nq,) or its `Kinematics`; `frame`: as in `Model.frame_index`. Raises
     ArgumentError for an unknown frame.
     """
-    return find_frame(model, q, arguments.frame_index(model, frame))[2].X_WF
+    return find_frame(model, q, frame)[2].X_WF
 
 
 @arguments.compiled(arrays=("q",))

@@ -79,7 +79,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _check_outputs(options: argparse.Namespace) -> None:
     """Raise ArgumentError if a file to write is a folder, or its folder does not exist."""
     for name in ("html", "png"):
-        path = getattr(options, name, None) or ""
+        path = getattr(options, name, None)
+        if path is None:
+            continue
+        if not path:
+            raise ArgumentError(f"--{name} is '', expected a file")
         folder = os.path.dirname(path)
         if os.path.isdir(path):
             raise ArgumentError(f"--{name}: {path!r} is a folder, expected a file")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..errors import ArgumentError, RobotFileError
+from ..errors import ArgumentError, RobotFileError, SavedFileError
 from ..io.mujoco import Imported, inspect_and_load_mjcf, is_mjcf
 from ..io.urdf import inspect_and_load_urdf, inspect_urdf
 from ..model import Model
@@ -64,12 +64,13 @@ def run(options: argparse.Namespace) -> int:
 def _inspect(
     path: str, load: bool
 ) -> tuple[list[RobotFileError], list[RobotFileError], Model | Imported | None]:
-    """The faults and the warnings of a file, and its robot if `load` is set and it has no faults.
-
-    Raises SavedFileError for a bad model file.
-    """
+    """The faults and warnings of a file, and its robot if `load` is set and it has no faults."""
     if path.endswith(MODEL_ENDING):
-        model, _ = load_model_file(path)
+        try:
+            model, _ = load_model_file(path)
+        except SavedFileError as error:
+            fault = RobotFileError(str(error).removeprefix(f"{path}: "), file=path)
+            return [fault], [], None
         return [], [], model if load else None
     if is_mjcf(path):
         faults, warned, robot = inspect_and_load_mjcf(path)

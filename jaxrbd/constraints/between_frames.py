@@ -20,6 +20,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .. import so3
+from .._math.cast import cast
 from .._math.components import Mat3, Vec3, norm
 from .._math.linear import complement, matmul
 from .._math.rows import rows_or_world
@@ -28,6 +29,7 @@ from ..algorithms.kinematics import (
     RootedPose,
     find_frame,
     forward_kinematics,
+    pose_in_world,
     relative_pose,
     root_centred,
 )
@@ -119,9 +121,14 @@ class FrameConstraint(Constraint):
 
     def _ends(self, model: Model, q) -> list[tuple[int, Pose, RootedPose]]:
         """For A and B: the body (-1: the world), the pose in the body, the pose in the world."""
-        kinematics = forward_kinematics(model, q)
-        ends = (self.frame_a, self.X_a), (self.frame_b, self.X_b)
-        return [find_frame(model, kinematics, frame, X) for frame, X in ends]
+        kinematics, ends = forward_kinematics(model, q), []
+        for frame, X_FP in ((self.frame_a, self.X_a), (self.frame_b, self.X_b)):
+            body, X_BP = -1, cast(X_FP, model.dtype)
+            if frame is not None:
+                body, X_BF, _ = find_frame(model, kinematics, frame)
+                X_BP = compose(X_BF, X_BP)
+            ends.append((body, X_BP, pose_in_world(model, kinematics, body, X_BP)))
+        return ends
 
 
 def point(

@@ -28,6 +28,7 @@ from ..collision.robot_shapes import PlacedShape
 from ..collision.segments import segment_separation
 from ..collision.shapes import Box, Capsule, Ellipsoid, HalfSpace, Sphere, core_of
 from ..errors import ArgumentError
+from ..model import arguments
 from ..model.arguments import Parameter
 from ..spatial import Pose, inverse_compose, inverse_rotate, rotate, transform_point
 
@@ -116,7 +117,10 @@ def pairs_and_ground(
     pairs: Iterable[tuple[PlacedShape, PlacedShape]], on_ground: Iterable[PlacedShape]
 ) -> CollisionPairs:
     """As `collision_pairs`, and after the pairs the shapes on the ground."""
-    pairs, on_ground = list(pairs), list(on_ground)
+    pairs, on_ground = arguments.sequence(pairs, "pairs", "pairs of shapes"), list(on_ground)
+    for i, pair in enumerate(pairs):
+        if len(arguments.sequence(pair, f"pairs[{i}]", "two shapes")) != 2:
+            raise ArgumentError(f"pairs[{i}] has {len(pair)} entries, expected two shapes")
     shapes = {id(shape): shape for shape in itertools.chain(*pairs, on_ground)}
     for shape in shapes.values():
         if not isinstance(shape, PlacedShape):

@@ -67,7 +67,8 @@ class CartPoleSwingUp(Env):
         return Motion(shift[:2].at[1].add(np.pi), shift[2:])
 
     def advance(self, params, physics, action, key):
-        tau = jnp.stack([params.force * action[0], jnp.zeros_like(action[0])])
+        # Not `jnp.stack`, which needs equal shardings on a mesh with axes of type Explicit.
+        tau = params.force * action * jnp.array([1.0, 0.0], action.dtype)
         return move(params.model, physics, lambda q, v: tau, self.time_step, 4)
 
     def observe(self, params, physics, key):

@@ -19,6 +19,7 @@ import json
 import os
 import re
 import secrets
+import stat
 import time
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -100,7 +101,7 @@ def read_sealed(
 
 def file_path(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
     """`path`, if it is the path of a file. Raises ArgumentError for another object."""
-    if not isinstance(path, str | os.PathLike):
+    if not isinstance(path, str | os.PathLike) or "\0" in str(path):
         raise ArgumentError(f"path is {path!r}, expected the path of a file")
     return path
 
@@ -120,8 +121,10 @@ def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
     The function writes the data to a temporary file with a unique name, and then renames this file.
     It holds a lock on the temporary file. The lock ends with the process. So if a temporary file
     has no lock, the process that wrote it was killed. The function deletes such files if they are
-    empty or start with `_MAGIC`. Raises OSError, which names the file, if it cannot be made, and
-    ArgumentError for an object that is no path.
+    empty or start with `_MAGIC`. The new file has the permissions of the previous one.
+
+    Raises OSError, which names the file, if it cannot be made, and ArgumentError for an object that
+    is no path.
     """
     target = Path(os.path.realpath(file_path(path)))
     prefix = f".{target.name[:100]}."
@@ -132,6 +135,8 @@ def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
+                if target.exists():
+                    new.chmod(stat.S_IMODE(target.stat().st_mode))
                 if fcntl is not None:
                     new.replace(target)
             if fcntl is None:  # on Windows an open file cannot be renamed

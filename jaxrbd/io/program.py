@@ -18,7 +18,8 @@ from jax import export
 from jaxtyping import PyTree
 
 from ..errors import ArgumentError, SavedFileError
-from ..model import Model
+from ..model import Model, arguments as checked
+from ..model.names import described
 from ._sealed import read_sealed, write_sealed
 
 VERSION = 1
@@ -46,8 +47,11 @@ def export_batched(
     Returns a program whose `call` takes the arguments with a leading batch axis, of size 1 or more.
     The result has the same batch axis; dicts replace named tuples. Call the program through
     `jax.jit(program.call)`. Raises ArgumentError if there is no argument after the model, and for
-    an unknown platform.
+    an unknown platform, and for a function or a model of another type.
     """
+    checked.robot(model)
+    if not callable(function):
+        raise ArgumentError(f"function is {described(function)}, expected a function of a model")
     if not jax.tree.leaves(arguments):
         raise ArgumentError("no argument to batch: expected arguments of one state after the model")
     if not platforms or isinstance(platforms, str) or not set(platforms) <= set(PLATFORMS):
@@ -81,11 +85,13 @@ def save_program(
     `vjp_order`: how many times the loaded program can be differentiated in reverse mode; each order
     more than doubles the size of the file. If saving fails, the previous file is unchanged.
 
-    Raises ArgumentError if JAX cannot serialize the program, OSError if the file cannot be written,
-    and ImportError without the package flatbuffers (`pip install flatbuffers`).
+    Raises ArgumentError if JAX cannot serialize the program or it is no program, OSError if the
+    file cannot be written, and ImportError without the package flatbuffers (`pip install
+    flatbuffers`).
     """
     if isinstance(vjp_order, bool) or not isinstance(vjp_order, int) or vjp_order < 0:
         raise ArgumentError(f"vjp_order is {vjp_order!r}, expected an integer of 0 or more")
+    checked.require_type(program, "program", export.Exported)
     try:
         body = program.serialize(vjp_order=vjp_order)
     except ValueError as error:

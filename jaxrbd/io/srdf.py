@@ -125,6 +125,12 @@ def load_srdf(
             file=doc.file,
             line=doc.root.sourceline,
         )
+    for element in doc.children(doc.root, "link"):
+        raise RobotFileError(
+            "found <link> in <robot>, as in a URDF file, expected an SRDF file",
+            file=doc.file,
+            line=element.sourceline,
+        )
     name = doc.name(doc.root) or ""
     groups = [_group(doc, element) for element in doc.children(doc.root, "group")]
     collisions = [

@@ -84,7 +84,12 @@ class ContactShooting(eqx.Module):
         return _state_after(self.options(), q, v, force_of_controls(self.model, u, self.dofs))
 
     def step(self, x: PyTree, u: Array) -> ContactStep:
-        """The whole result of the step, with distances and impulses of the contacts."""
+        """The whole result of the step, with distances and impulses of the contacts.
+
+        Raises ArgumentError for an x that is no pair, and for a u of another size.
+        """
+        if len(arguments.sequence(x, "x", "q and v")) != 2:
+            raise ArgumentError(f"x has {len(x)} entries, expected q and v")
         q, v = x
         return self.options().step(q, v, force_of_controls(self.model, u, self.dofs))
 
@@ -271,15 +276,15 @@ def solve_contacts(
       before. With the first one, contacts act at this distance: a contact that is farther away and
       that the cost does not approach is not found. The default is 0.2 m, 27 times 0.8 of the last
       length, and 0;
-    - `iterations`: the largest number of steps of each solve;
+    - `iterations`: the largest number of steps of each solve, 1 or more;
     - `depth` in m: the largest accepted depth of the contacts in x0 and in the states of a guess.
 
     One compiled program serves all solves. The rollout has feedback, so all trajectories satisfy
     the dynamics. The cost has kinks where contacts begin and end. So the last solve often ends with
     the status ITERATION_LIMIT or FAILED, at a trajectory that no step improves. Such a trajectory
     is feasible: check that it reaches its goal. Raises ArgumentError for other dynamics, for
-    smoothings that do not decrease to 0, and for a guess that penetrates; other errors as in
-    `solve`.
+    smoothings that do not decrease to 0, and for an x0 or a guess that penetrates or is not finite;
+    other errors as in `solve`.
     """
     arguments.require_type(problem, "problem", Problem)
     dynamics = problem.dynamics
@@ -292,14 +297,18 @@ def solve_contacts(
     arguments.require(most, lambda x: x >= 0, "depth", "a number of 0 or more")
     if not len(lengths) or lengths[-1] != 0 or not np.all(np.diff(lengths) < 0):
         raise ArgumentError(f"smoothing is {smoothing!r}, expected lengths that decrease to 0")
+    arguments.require_counts(iterations=iterations)
     x0 = problem.space.checked(x0, "x0")
     states, us = states_and_controls(guess)
+    arguments.require(x0[1], np.isfinite, "the velocity of x0", "finite")
+    arguments.require(us, np.isfinite, "the controls of guess", "finite")
     check_functions(problem, x0, us, p)
     _require_apart(dynamics, x0[0][None], "x0", depth)
     if states is None:
         states, _ = _replay(dynamics.with_smoothing(lengths[0]), x0, us)
     elif [jnp.shape(x) for x in states] == [(len(us) + 1, *x.shape) for x in x0]:
         _require_apart(dynamics, jnp.asarray(states[0]), "guess", depth)
+        arguments.require(states[1], np.isfinite, "the velocities of guess", "finite")
     guess, solutions = (states, us), []
     for length in lengths:
         relaxed = eqx.tree_at(lambda p: p.dynamics, problem, dynamics.with_smoothing(length))

@@ -214,10 +214,12 @@ class JointTorques(eqx.Module):
 
 def force_of_controls(model: Model, u: Array, dofs: tuple[int, ...] | None) -> Array:
     """The generalized force (nv,) of the control u on these dofs; None stands for all."""
+    u = arguments.as_array(u, "u")
+    n = model.nv if dofs is None else len(dofs)
+    if u.shape != (n,):
+        raise ArgumentError(f"u has shape {u.shape}, expected ({n},)")
     if dofs is None:
         return u
-    if u.shape != (len(dofs),):
-        raise ArgumentError(f"u has shape {u.shape}, expected ({len(dofs)},)")
     return jnp.zeros(model.nv, u.dtype).at[np.array(dofs, int)].set(u)
 
 
@@ -230,7 +232,7 @@ def checked_dofs(model: Model, dofs: Sequence[int] | None) -> tuple[int, ...] | 
     ints = all(map(arguments.is_integer, dofs))
     if not ints or len(set(dofs)) < len(dofs) or not all(0 <= dof < nv for dof in dofs):
         raise ArgumentError(f"dofs is {dofs}, expected different ints from 0 to {nv - 1}")
-    return dofs
+    return tuple(map(int, dofs))
 
 
 def joint_torques(

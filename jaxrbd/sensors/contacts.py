@@ -106,7 +106,7 @@ def height_scan(
     if pattern.ndim != 2 or pattern.shape[1] != 2:
         raise ArgumentError(f"pattern has shape {pattern.shape}, expected (n, 2)")
     terrain = cast(ground, model.dtype)
-    X = find_frame(model, q, arguments.frame_index(model, frame))[2]
+    X = find_frame(model, q, frame)[2]
     p = X.X_WF.p
     x, y = X.X_RF.R[0, 0], X.X_RF.R[1, 0]
     squared = x * x + y * y

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import threading
 import time
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from ..configuration import difference, integrate, neutral
 from ..contact import Scene
 from ..errors import ArgumentError
 from ..inverse_kinematics import FrameTask, inverse_kinematics
-from ..model import Model
+from ..model import Model, arguments
 from ..model.model import joint_groups
 from ..so3 import quaternion_from_matrix, quaternion_to_matrix
 from ..spatial import Pose
@@ -356,10 +357,20 @@ class Viewer:
     def reach(self, frame: str, position: ArrayLike, quaternion: ArrayLike) -> None:
         """Move the single robot so that a frame comes near a pose in the world, within the limits.
 
-        `position` (3,) in m, `quaternion` (4,) as x, y, z, w. The search starts at the
+        `position` (3,) in m; `quaternion` (4,) as x, y, z, w, not zero. The search starts at the
         configuration that is shown. A free-flyer joint at the root keeps its place if the box "keep
-        the root" is checked. Raises ArgumentError for an unknown frame, and for several robots.
+        the root" is checked. Raises ArgumentError for an unknown frame, for values that are not
+        finite or of another shape, for a zero quaternion, and for several robots.
         """
+        position = arguments.parameter(position, "position", (3,))
+        quaternion = arguments.parameter(quaternion, "quaternion", (4,))
+        arguments.require(position, np.isfinite, "position", "finite")
+        arguments.require(
+            quaternion,
+            lambda x: np.all(np.isfinite(x)) and np.any(x != 0),
+            "quaternion",
+            "finite and not zero",
+        )
         if len(self._q) != 1:
             raise ArgumentError(f"the viewer shows {len(self._q)} robots, expected one")
         dtype = self._model.dtype
@@ -374,6 +385,24 @@ class Viewer:
                 self._model, [task], self._typed(q0), locked=locked, max_iterations=30
             )
             self._set_single(found.q)
+
+
+def _free_port(host: str, port: int) -> int:
+    """The first free port from `port`, or any free port for 0.
+
+    Viser waits forever if it cannot listen.
+    """
+    if not arguments.is_integer(port) or not 0 <= port <= 65535:
+        raise ArgumentError(f"port is {port!r}, expected an integer from 0 to 65535")
+    try:
+        family, kind, *_ = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
+    except (OSError, TypeError, UnicodeError):
+        raise ArgumentError(f"host is {host!r}, expected the name of this machine") from None
+    for free in range(port, 65536):
+        with socket.socket(family, kind) as listener, contextlib.suppress(OSError):
+            listener.bind((host, free))
+            return listener.getsockname()[1]
+    raise ArgumentError(f"no port of {host} from {port} to 65535 is free")
 
 
 def serve(
@@ -399,7 +428,8 @@ def serve(
       forces of `contact_force` at zero velocity. Forces between the shapes of `scene.pairs` are not
       drawn;
     - `layers`, `packages`, `markers`, `ghosts`, `side_by_side`: as in `render`;
-    - `host`, `port`: where the server listens. If the port is in use, the next free port is taken.
+    - `host`, `port`: where the server listens. If the port is in use, the next free port is taken;
+      0 stands for any free port.
       With the host "0.0.0.0" other machines can open the page.
 
     The page has a box for each layer. For a single robot it has a slider for each dof, and a list
@@ -407,9 +437,11 @@ def serve(
     sliders of a joint with several dofs are coordinates of `integrate` from the neutral
     configuration. Needs viser (`pip install viser`).
 
-    The warnings and errors are those of `save_html`.
+    The warnings and errors are those of `save_html`. Raises ArgumentError for a host that is not
+    known, for a port that is no integer from 0 to 65535, and if no port from `port` is free.
     """
     layers, dt = checked_layers(layers), check_dt(dt)
+    port = _free_port(host, port)
     viser = viser_module()
     scene, layers = decorated(model, drawing(model, packages), layers, markers, ghosts)
     if q is None:
