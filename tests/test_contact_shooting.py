@@ -12,6 +12,7 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import contact, optimal_control as oc
+from jaxrbd.actuators import PD
 from jaxrbd.collision import PlacedShape, Sphere
 from jaxrbd.errors import ArgumentError
 from jaxrbd.joints import Planar, Prismatic
@@ -24,7 +25,10 @@ BALL = link_inertia(1.0, (0, 0, 0), 0.01 * np.eye(3))
 
 @functools.cache
 def box():
-    """Dynamics of a box in the x-z plane, with two corners that may touch the ground."""
+    """Dynamics of a box in the x-z plane, with two corners that may touch the ground.
+
+    A weak servo holds it, and a load rests on each corner.
+    """
     upright = np.eye(4)
     upright[:3, :3] = [[1, 0, 0], [0, 0, -1], [0, 1, 0]]
     model = rbd.build_model(
@@ -32,7 +36,9 @@ def box():
     )
     corners = np.array([[-0.1, -0.1, 0.0], [0.1, -0.1, 0.0]])
     scene = contact.Scene(["box"] * 2, 0.0, corners, material=contact.Material(friction=0.5))
-    return oc.contact_shooting(model, scene, DT, dofs=(2, 0))
+    control = PD(np.array([2.0, 3.0, 1.0]), np.array([0.1, 0.2, 0.1]), np.full(3, np.inf))
+    servo = contact.Servo(control, np.array([0.1, 0.2, 0.3]))
+    return oc.contact_shooting(model, scene, DT, dofs=(2, 0), servo=servo, load=2.0)
 
 
 @functools.cache
@@ -102,9 +108,10 @@ def test_a_relaxed_step_is_a_contact_step_with_a_margin_and_a_compliance():
     found, _, _ = step_and_matrices(dynamics.with_smoothing(s), q, v, u, 1e-6)
     material = dataclasses.replace(dynamics.scene.material, margin=np.asarray(s))
     scene = dataclasses.replace(dynamics.scene, material=material)
-    r = 1e-3 + s / (9.81 * DT * (DT + 0.02))
+    weight = 2.0 * 9.81 * np.mean(contact.inverse_inertias(dynamics.model, scene).contacts)
+    options = {"regularisation": 1e-3 + s / (weight * DT * (DT + 0.02)), "servo": dynamics.servo}
     tau = jnp.array([0.5, 0.0, 0.1])
-    expected = contact.contact_step(dynamics.model, scene, q, v, tau, DT, regularisation=r)
+    expected = contact.contact_step(dynamics.model, scene, q, v, tau, DT, **options)
     close(found[0], expected.q, 1e-12)
     close(found[1], expected.v, 1e-12)
 
@@ -168,6 +175,8 @@ def test_bad_input_is_named():
         ({"smoothing": -0.1}, "smoothing"),
         ({"regularisation": 0.0}, "regularisation"),
         ({"recovery": -1.0}, "recovery"),
+        ({"load": 0.0}, "load is 0.0, expected a finite number above 0"),
+        ({"servo": 3}, "servo is 'int', expected a Servo"),
         ({"dofs": (0, 0)}, "dofs"),
     ):
         with pytest.raises(ArgumentError, match=words):

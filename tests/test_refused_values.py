@@ -184,7 +184,7 @@ REFUSED = {
         us=((np.zeros((3, 2)), np.full((3, 2), np.nan)), np.zeros((2, 2))), depth=10.0
     ),
     "iterations is None, expected an integer": lambda: contacts_solved(iterations=None),
-    "u has shape (3,), expected (2,)": lambda: shooting(dt=0.01).step((Q, Q), [1.0, 2.0, 3.0]),
+    "u has shape (2,), expected (1,)": lambda: shooting(dt=0.01, dofs=[1]).step((Q, Q), [1, 2]),
     "u is None, expected an array": lambda: optimal_control.joint_torques(ARM)(0, Q, Q, None, 0),
     "x is None, expected a sequence of q and v": lambda: shooting(dt=0.01).step(None, Q),
     "x has 3 entries, expected q and v": lambda: shooting(dt=0.01).step((Q, Q, Q), Q),

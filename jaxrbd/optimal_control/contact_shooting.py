@@ -5,10 +5,13 @@ solver to a contact. `ContactShooting` therefore has a length s, the smoothing. 
 act at the distance s, and they are compliant:
 
 - the margin of a contact is the margin of the material plus s;
-- the regularisation is `regularisation + s / (g dt (dt + recovery))` with g = 9.81 m/s^2.
+- the regularisation is `regularisation + s / (r g dt (dt + recovery))` with g = 9.81 m/s^2.
 
-So an impulse that gives the point of a contact the acceleration g reduces the distance at rest by
-about s, and a robot stands on relaxed contacts about as high as on rigid ones. Relaxed friction is
+Here r is the mass that rests on a contact, in units of the effective mass of the contact: 1, or
+the load times the mean of the inverse inertias of the contacts. So an impulse that gives this mass
+the acceleration g reduces the distance at rest by about s, and a robot stands on relaxed contacts
+about as high as on rigid ones. A legged robot needs the load: the effective mass of a foot is much
+smaller than the mass that rests on it. Relaxed friction is
 viscous: a contact that sticks creeps. With s = 0, the step is `contact_step`. The values and the
 derivatives are of the same step for any s, so the line search measures the progress of the solver.
 `solve_contacts` decreases s to zero.
@@ -29,12 +32,20 @@ from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 from jaxtyping import Float, Int, PyTree
 
+from .._math.cast import cast
 from .._math.components import norm
 from .._math.linear import matmul
 from .._math.rules import changed_leaves, custom_jvp
 from ..algorithms.kinematics import forward_kinematics
 from ..configuration import configuration_rate, displacement, integrate
-from ..contact import ContactStep, Scene, contact_step, contact_step_derivatives, inverse_inertias
+from ..contact import (
+    ContactStep,
+    Scene,
+    Servo,
+    contact_step,
+    contact_step_derivatives,
+    inverse_inertias,
+)
 from ..contact.contacts import find_contacts
 from ..errors import ArgumentError
 from ..integrators import StepDerivatives, rollout
@@ -57,6 +68,7 @@ class StepOptions(NamedTuple):
     dt: Array
     regularisation: Array
     recovery: Array
+    servo: Servo | None
 
     def step(self, q: Array, v: Array, tau: Array) -> ContactStep:
         model, scene, dt, *options = self
@@ -76,6 +88,8 @@ class ContactShooting(eqx.Module):
     smoothing: Float[arguments.Parameter, ""]
     regularisation: Float[arguments.Parameter, ""]
     recovery: Float[arguments.Parameter, ""]
+    servo: Servo | None
+    load: Float[arguments.Parameter, ""] | None
     dofs: tuple[int, ...] | None = eqx.field(static=True)
 
     def __call__(self, t: ArrayLike, x: PyTree, u: Array, p: PyTree) -> PyTree:
@@ -105,13 +119,18 @@ class ContactShooting(eqx.Module):
             for x in (self.dt, self.smoothing, self.regularisation, self.recovery)
         )
         scene = self.scene.astype(self.model.dtype)
+        relative = 1.0
+        if self.load is not None:
+            load = jnp.asarray(self.load, self.model.dtype)
+            relative = load * jnp.mean(scene.inverse_inertia.contacts)
         material = dataclasses.replace(scene.material, margin=scene.material.margin + s)
         return StepOptions(
             self.model,
             dataclasses.replace(scene, material=material),
             dt,
-            regularisation + s / (GRAVITY * dt * (dt + recovery)),
+            regularisation + s / (relative * GRAVITY * dt * (dt + recovery)),
             recovery,
+            cast(self.servo, self.model.dtype),
         )
 
 
@@ -123,6 +142,8 @@ def contact_shooting(
     smoothing: ArrayLike = 0.0,
     regularisation: ArrayLike = 1e-3,
     recovery: ArrayLike = 0.02,
+    servo: Servo | None = None,
+    load: ArrayLike | None = None,
 ) -> ContactShooting:
     """The dynamics (t, x, u, p) -> x' of a `Problem`: one `contact_step` under joint forces.
 
@@ -130,7 +151,12 @@ def contact_shooting(
     - `dofs`: the index in v of each entry of u, as for `joint_torques`;
     - `smoothing` in m, 0 or more: contacts act at this distance and are compliant, as the head of
       `optimal_control/contact_shooting.py` defines. 0 (default) is rigid contact;
-    - `regularisation`, `recovery`: as for `contact_step`.
+    - `regularisation`, `recovery`, `servo`: as for `contact_step`. The controls u are added to the
+      forces of the servo. A robot with legs is easier to control with a servo, because its legs
+      alone do not keep their posture;
+    - `load` in kg, more than 0: the mass that rests on one contact, such as the mass of a robot
+      divided by the number of its feet. Under its weight, a contact with the smoothing s gives way
+      by about s. By default it is the effective mass of the contact.
 
     The state x is (q, v), a state of `state_space(model)`. The first derivatives by x and u are
     analytic (`contact.contact_step_derivatives`). JAX differentiates the program of the step for
@@ -144,9 +170,14 @@ def contact_shooting(
         arguments.parameter(x, name, ())
         for x, name in ((dt, "dt"), (regularisation, "regularisation"))
     )
+    finite = "a finite number above 0"
     for x, name in ((dt, "dt"), (regularisation, "regularisation")):
-        finite = "a finite number above 0"
         arguments.require(x, lambda x: (x > 0) & np.isfinite(x), name, finite)
+    if servo is not None:
+        arguments.require_type(servo, "servo", Servo)
+    if load is not None:
+        load = arguments.parameter(load, "load", ())
+        arguments.require(load, lambda x: (x > 0) & np.isfinite(x), "load", finite)
     if scene.inverse_inertia is None:
         scales = inverse_inertias(model, scene)
         scene = dataclasses.replace(scene, inverse_inertia=scales)
@@ -157,6 +188,8 @@ def contact_shooting(
         _not_negative(smoothing, "smoothing"),
         regularisation,
         _not_negative(recovery, "recovery"),
+        servo,
+        load,
         checked_dofs(model, dofs),
     )
 
