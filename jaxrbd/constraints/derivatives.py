@@ -93,7 +93,7 @@ class DynamicsParameters(NamedTuple):
     gains: tuple[Array, Array]
     active: Array | None
     impact: Array | None
-    restitution: Array | None
+    restitution: Array
 
 
 class Response(NamedTuple):

@@ -47,7 +47,9 @@ def frame_index(model: Model, frame: str | int) -> int:
         candidates = (*names, *model.joint_names)
         raise ArgumentError(unknown_name(model, "frame", frame, names, candidates))
     try:
-        index = operator.index(None if isinstance(frame, bool) else frame)
+        if isinstance(frame, bool):
+            raise TypeError
+        index = operator.index(frame)
     except TypeError:
         raise ArgumentError(
             f"frame is {described(frame)}, expected the name or the index of a frame of {model!r}"

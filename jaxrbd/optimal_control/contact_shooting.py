@@ -118,9 +118,9 @@ class ContactShooting(eqx.Module):
             jnp.asarray(x, self.model.dtype)
             for x in (self.dt, self.smoothing, self.regularisation, self.recovery)
         )
-        scene = self.scene.astype(self.model.dtype)
-        relative = 1.0
+        scene, relative = self.scene.astype(self.model.dtype), 1.0
         if self.load is not None:
+            assert scene.inverse_inertia is not None  # `contact_shooting` computes it
             load = jnp.asarray(self.load, self.model.dtype)
             relative = load * jnp.mean(scene.inverse_inertia.contacts)
         material = dataclasses.replace(scene.material, margin=scene.material.margin + s)
@@ -166,18 +166,11 @@ def contact_shooting(
     model = arguments.robot(model)
     if not isinstance(scene, Scene):
         raise ArgumentError(f"scene is {scene!r}, expected a contact.Scene")
-    dt, regularisation = (
-        arguments.parameter(x, name, ())
-        for x, name in ((dt, "dt"), (regularisation, "regularisation"))
-    )
-    finite = "a finite number above 0"
-    for x, name in ((dt, "dt"), (regularisation, "regularisation")):
-        arguments.require(x, lambda x: (x > 0) & np.isfinite(x), name, finite)
+    dt, regularisation = _positive(dt, "dt"), _positive(regularisation, "regularisation")
     if servo is not None:
         arguments.require_type(servo, "servo", Servo)
     if load is not None:
-        load = arguments.parameter(load, "load", ())
-        arguments.require(load, lambda x: (x > 0) & np.isfinite(x), "load", finite)
+        load = _positive(load, "load")
     if scene.inverse_inertia is None:
         scales = inverse_inertias(model, scene)
         scene = dataclasses.replace(scene, inverse_inertia=scales)
@@ -192,6 +185,13 @@ def contact_shooting(
         load,
         checked_dofs(model, dofs),
     )
+
+
+def _positive(x: ArrayLike, name: str) -> arguments.Parameter:
+    x = arguments.parameter(x, name, ())
+    expected = "a finite number above 0"
+    arguments.require(x, lambda x: (x > 0) & np.isfinite(x), name, expected)
+    return x
 
 
 def _not_negative(x: ArrayLike, name: str) -> arguments.Parameter:
