@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
+from benchmarks.studies import contact_mpc
 from jaxrbd import contact, optimal_control as oc
 from jaxrbd.actuators import PD
 from jaxrbd.collision import PlacedShape, Sphere
@@ -224,3 +225,22 @@ def test_single_precision():
     found = oc.solve_contacts(problem, x0, goal, guess)
     assert found.solution.us.dtype == found.complementarity.dtype == jnp.float32
     assert abs(found.solution.xs[0][-1, 1] - 0.3) < 5e-3
+
+
+@pytest.mark.slow
+def test_a_controller_finds_a_trot():
+    """Without a schedule: diagonal feet swing together, at the commanded velocity."""
+    states, _, fell = contact_mpc.walk(4.0, (0.4, 0.0, 0.0))
+    q, v = (np.stack(x) for x in zip(*states))
+    model, feet, *_ = contact_mpc.robot()
+
+    @jax.jit
+    @jax.vmap
+    def heights(q):
+        return jnp.stack([rbd.frame_placement(model, q, foot).p[2] for foot in feet])
+
+    assert not fell
+    assert abs(np.mean(v[40:, 0]) - 0.4) < 0.06
+    together = np.corrcoef(np.asarray(heights(q[40:])).T)
+    assert min(together[0, 3], together[1, 2]) > 0.3 > 0 > together[0, 1]
+    assert np.ptp(q[40:, 2]) < 0.05

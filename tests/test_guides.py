@@ -28,7 +28,7 @@ PROGRAMS = {
     "gpus.md": 3,
     "long_chains.md": 1,
     "add_a_joint.md": 3,
-    "contact_motions.md": 1,
+    "contact_motions.md": 2,
     "distances.md": 4,
     "exchange.md": 4,
     "integrators.md": 1,

@@ -9,9 +9,10 @@ cost has the velocity of the trunk, its height and tilt, the posture, the feet t
 the ground, the forces, and the differences between the forces of diagonal legs. The last term
 prefers a trot to a bound; both need steps.
 
-The robot moves by steps of 5 ms of `contact_step`, without smoothing, or of MuJoCo. In each of
-them, the gains of the plan correct the first control. The servo of all joints holds the posture of
-the start, and the controls are added to its forces.
+The robot moves by steps of 5 ms of `contact_step`, without smoothing, or of 1 ms of MuJoCo, whose
+robot has damping in its joints. The gains of the plan correct its first control in each step, and a
+control is at most 15 N m. The servo of all joints holds the posture of the start, and the controls
+are added to its forces.
 
 The columns are the means of the velocity after the first second, the part of the time in which a
 foot is in the air, the correlations of the heights of diagonal feet and of both front feet, and the
@@ -33,8 +34,11 @@ import numpy as np
 import jaxrbd
 from benchmarks.studies import common, contact as contact_study
 from jaxrbd import actuators, contact, envs, io, optimal_control as oc
+from jaxrbd.view import render
 
-PERIOD, STAGES, STEPS = 0.025, 20, 5  # s, stages of a plan, steps of the robot in a period
+PERIOD, STAGES, STEPS = 0.025, 20, 5  # s, stages of a plan, steps of `contact_step` in a period
+MUJOCO_STEPS = 25  # in a period
+LARGEST = 15.0  # control in N m
 RADIUS, FRICTION, SMOOTHING = 0.02, 0.8, 0.01
 STIFFNESS, DAMPING = 60.0, 2.0  # of the servo, in N m / rad and N m s / rad
 CLEARANCE, WIDTH = 0.015, 0.005  # the height in m at which a foot may move, and the transition
@@ -136,7 +140,8 @@ def next_plan(x, command, plan: oc.Solution) -> oc.Solution:
 def control(plan: oc.Solution, x) -> jax.Array:
     """The first control of a plan, corrected in the state x."""
     start = jax.tree.map(lambda x: x[0], plan.xs)
-    return plan.us[0] + plan.gains[0] @ problem().space.difference(start, x)
+    corrected = plan.us[0] + plan.gains[0] @ problem().space.difference(start, x)
+    return jnp.clip(corrected, -LARGEST, LARGEST)
 
 
 @jax.jit
@@ -152,7 +157,7 @@ def in_mujoco(x) -> Callable:
 
     home = robot().home
     compiled = contact_study.in_mujoco(0.0)
-    compiled.opt.timestep = PERIOD / STEPS
+    compiled.opt.timestep = PERIOD / MUJOCO_STEPS
     compiled.geom_friction[:, 0] = FRICTION
     compiled.actuator_gainprm[:, 0], compiled.actuator_biasprm[:, 1] = STIFFNESS, -STIFFNESS
     compiled.actuator_biasprm[:, 2], compiled.actuator_forcelimited[:] = -DAMPING, False
@@ -171,7 +176,7 @@ def in_mujoco(x) -> Callable:
     corrected = jax.jit(lambda plan, qpos, qvel: control(plan, state(qpos, qvel)))
 
     def period(_, plan):
-        for _ in range(STEPS):
+        for _ in range(MUJOCO_STEPS):
             data.qfrc_applied[6:] = corrected(plan, data.qpos, data.qvel)
             mujoco.mj_step(compiled, data)
         return state(data.qpos, data.qvel)
@@ -204,6 +209,9 @@ def walk(seconds: float, command, seed: int = 0, push: float = 0.0, mujoco: bool
 
 
 def report(name: str, states, times, fell: bool) -> None:
+    if len(states) < 80:
+        common.row(name, f"{len(states) * PERIOD:.1f}", "yes", *["-"] * 4)
+        return
     q, v = (np.stack(x) for x in zip(*states))
     height = jax.jit(lambda q: heights(jaxrbd.forward_kinematics(robot().model, q)))
     h = np.stack([height(x) for x in q])[40:]
@@ -221,15 +229,30 @@ def report(name: str, states, times, fell: bool) -> None:
     )
 
 
+def write_picture(path: str, states) -> None:
+    """Six frames of a trot, 50 ms apart, beside each other."""
+    import matplotlib.pyplot as plt
+
+    frames = []
+    for q, _ in states[-12::2]:
+        target = float(q[0]), float(q[1]), 0.2
+        view = {"target": target, "distance": 1.2, "camera": (0.3, -1.0, 0.15)}
+        frames.append(render(robot().model, np.asarray(q), width=160, height=150, **view))
+    plt.imsave(path, np.concatenate(frames, axis=1))
+
+
 def main() -> None:
-    given = common.options(__doc__, seconds=60.0, pushed=30.0, mujoco=10.0)
+    given = common.options(__doc__, seconds=60.0, pushed=30.0, mujoco=10.0, picture="")
     common.start()
     begin = time.perf_counter()
     walk(2 * PERIOD, (0.4, 0.0, 0.0))
     print(f"the first periods, with compilation: {time.perf_counter() - begin:.0f} s\n")
     columns = "velocity, m/s, rad/s", "in the air", "correlations", "ms a period: median, 95 %"
     common.head("command", "seconds", "fell", *columns)
-    report("0.4 m/s", *walk(given.seconds, (0.4, 0.0, 0.0)))
+    found = walk(given.seconds, (0.4, 0.0, 0.0))
+    report("0.4 m/s", *found)
+    if given.picture:
+        write_picture(given.picture, found[0])
     report("0.4 m/s, pushed", *walk(given.pushed, (0.4, 0.0, 0.0), push=0.5))
     report("0.3 m/s, 0.5 rad/s", *walk(10.0, (0.3, 0.0, 0.5)))
     report("0.2 m/s sidewards", *walk(10.0, (0.0, 0.2, 0.0)))
