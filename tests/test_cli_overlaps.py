@@ -128,4 +128,4 @@ def test_the_parts_of_a_model_file_are_checked(tmp_path, capsys):
     header["parts"]["noise"]["arguments"]["std"] = -1.0
     _sealed.write_sealed(path, "model", model_file.VERSION, header, body)
     assert cli.main(["check", str(path)]) == 1
-    assert "parts['noise']: std is -1.0, expected finite" in capsys.readouterr().err
+    assert "parts['noise']: std is -1.0, expected finite" in capsys.readouterr().out
