@@ -218,7 +218,7 @@ def compare(result, batch):
         ms = f"{seconds * 1e3:.3g}", f"{seconds * 1e3 / iterations:.3g}"
         common.row(name, solver, f"{cost:.10g}", iterations, f"{residual:.1e}", *ms)
 
-    for hessian in ("gauss_newton", "exact"):
+    for hessian in HESSIANS:
         tolerance = TOLERANCES.get(name, TOLERANCE)
         solve = solver(iterations=500, hessian=hessian, tolerance=tolerance)
         found = jax.block_until_ready(solve(x0))
