@@ -298,6 +298,16 @@ def test_one_program_has_motions_and_impacts(which):
         close(x, y, 1e-10)
 
 
+def test_the_derivatives_without_constraints():
+    model = rbd.load_robot("double_pendulum")
+    q, v, tau = jnp.array([[0.3, -0.5], [1.0, 2.0], [0.4, -0.7]])
+    found = con.constrained_dynamics_derivatives(model, q, v, tau, [])
+    for D, expected in zip(found[:3], rbd.forward_dynamics_derivatives(model, q, v, tau)):
+        close(D, expected, 1e-12)
+    assert [x.shape for x in found[3:]] == [(0, 2)] * 3
+    close(con.impact_derivatives(model, q, v, []).dvelocity_dv, jnp.eye(2), 1e-15)
+
+
 def test_rows_that_do_not_act_are_zero():
     """Also if they are not finite."""
     model = rbd.load_robot("double_pendulum")

@@ -211,6 +211,9 @@ def row_derivatives(
         tuple(itertools.chain(*(range(ends[i], ends[i + 1]) for i in indices)))
         for indices in (*kinds, *((i,) for i in others))
     ]
+    if not constraints:
+        rows.append(())
+        blocks.append(_TensorBlock(none, jnp.zeros((0, model.nv, model.nv), model.dtype)))
     return RowDerivatives(by_q, by_v, DerivativeOfK(tuple(blocks), tuple(rows)))
 
 
