@@ -11,6 +11,9 @@ differentials:
     [M  -K^T] [   da   ]   [dtau - d(rnea) + dK^T lambda]
     [K    0 ] [dlambda ] = [            -dc             ]
 
+In an impact, a is the change of v, tau and the bias are zero, and `c = K (a + (1 + e) v)` with the
+restitution e. These are the equations of a motion at rest, without gravity and stabilisation.
+
 d(rnea) and dc are the changes at constant a, from `rnea_derivatives` and `row_derivatives.py`. If
 rows are redundant, the multipliers with the least `|lambda / s|`, for the scales s of the rows in
 `kkt.py`, satisfy `lambda / s^2 = K y` for some y. If constraints contradict each other,
