@@ -232,13 +232,8 @@ def test_a_controller_finds_a_trot():
     """Without a schedule: diagonal feet swing together, at the commanded velocity."""
     states, _, fell = contact_mpc.walk(4.0, (0.4, 0.0, 0.0))
     q, v = (np.stack(x) for x in zip(*states))
-    model, feet, *_ = contact_mpc.robot()
-
-    @jax.jit
-    @jax.vmap
-    def heights(q):
-        return jnp.stack([rbd.frame_placement(model, q, foot).p[2] for foot in feet])
-
+    model = contact_mpc.robot().model
+    heights = jax.jit(jax.vmap(lambda q: contact_mpc.heights(rbd.forward_kinematics(model, q))))
     assert not fell
     assert abs(np.mean(v[40:, 0]) - 0.4) < 0.06
     together = np.corrcoef(np.asarray(heights(q[40:])).T)

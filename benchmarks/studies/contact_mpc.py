@@ -7,7 +7,7 @@ Every 25 ms, one iteration of `optimal_control.solve` improves a plan of 0.5 s, 
 contact steps with a smoothing of 0.01 m. Nothing in the problem states a gait or a contact. The
 cost has the velocity of the trunk, its height and tilt, the posture, the feet that slip close to
 the ground, the forces, and the differences between the forces of diagonal legs. The last term
-prefers a trot to a bound; both need steps.
+prefers a trot.
 
 The robot moves by steps of 5 ms of `contact_step`, without smoothing, or of 1 ms of MuJoCo, whose
 robot has damping in its joints. The gains of the plan correct its first control in each step, and a
@@ -43,10 +43,9 @@ RADIUS, FRICTION, SMOOTHING = 0.02, 0.8, 0.01
 STIFFNESS, DAMPING = 60.0, 2.0  # of the servo, in N m / rad and N m s / rad
 CLEARANCE, WIDTH = 0.015, 0.005  # the height in m at which a foot may move, and the transition
 LOWEST, LIFTED = 0.18, 0.008  # the trunk of a robot that fell, and the height of a foot in the air
-VELOCITY, SPIN, HEIGHT, TILT, POSTURE, RATES, SLIP, FORCE, DIAGONAL = (
-    *(6.0, 0.5, 20.0, 4.0, 0.5),
-    *(0.02, 1.0, 0.01, 0.05),
-)
+# The weights of the cost.
+VELOCITY, SPIN, HEIGHT, TILT, POSTURE = 6.0, 0.5, 20.0, 4.0, 0.5
+RATES, SLIP, FORCE, DIAGONAL = 0.02, 1.0, 0.01, 0.05
 
 
 class Robot(NamedTuple):

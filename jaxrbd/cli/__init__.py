@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _check_outputs(options: argparse.Namespace) -> None:
-    """Raise ArgumentError if a file to write is a folder, or its folder does not exist."""
+    """Raise ArgumentError if a file to write has no name, is a folder, or has no folder."""
     for name in ("html", "png"):
         path = getattr(options, name, None)
         if path is None:

@@ -155,18 +155,18 @@ class _FrameBlock(NamedTuple):
         return sum(by_constraint[1:], by_constraint[0] + einsum("nka,nja->kj", self.R, by_pose))
 
     def rate(self, y: Array) -> Array:
-        across = einsum("nkj,nka->nja", self.factor, y[:, None] * self.J)
-        along = einsum("k,nka->na", y, self.R)
-        found = einsum("nija,nja->nij", self.moved, across)
-        found = found + einsum("nija,na->nij", self.by_pose, along)
+        columns = einsum("nkj,nka->nja", self.factor, y[:, None] * self.J)
+        motion = einsum("k,nka->na", y, self.R)
+        found = einsum("nija,nja->nij", self.moved, columns)
+        found = found + einsum("nija,na->nij", self.by_pose, motion)
         return found.reshape(-1, len(y))
 
     def squares(self, weights: Array) -> Array:
         weighted = weights * einsum("nia,nka->nik", self.E, self.R)
-        across = einsum("nkj,nika->nija", self.factor, weighted[..., None] * self.J[:, None])
-        along = einsum("nik,nka->nia", weighted, self.R)
-        found = einsum("nija,nija->nij", self.moved, across)
-        found = found + einsum("nija,nia->nij", self.by_pose, along)
+        columns = einsum("nkj,nika->nija", self.factor, weighted[..., None] * self.J[:, None])
+        motions = einsum("nik,nka->nia", weighted, self.R)
+        found = einsum("nija,nija->nij", self.moved, columns)
+        found = found + einsum("nija,nia->nij", self.by_pose, motions)
         return 2 * found.reshape(-1, len(weights))
 
 
@@ -188,21 +188,21 @@ def row_derivatives(
     if not model.velocity_map_is_identity:
         kinds, others = [], list(range(len(constraints)))
     motion = _dof_motions(model, kinematics, v, a) if kinds else None
-    equations: dict[int, tuple[Array, Array]] = {}
+    equations: dict[int, Sequence[Array]] = {}  # `by_q` and `by_v` of each constraint
     blocks: list[_FrameBlock | _TensorBlock] = []
     for indices in kinds:
         same_kind: list[Any] = [constraints[i] for i in indices]
         assert motion is not None
         acts = None if active is None else take_rows(active, np.array(indices, int))
-        found = _frame_derivatives(model, kinematics, motion, same_kind, gains, acts)
-        equations |= {i: (found[0][j], found[1][j]) for j, i in enumerate(indices)}
-        blocks.append(found[2])
+        *by_state, block = _frame_derivatives(model, kinematics, motion, same_kind, gains, acts)
+        equations |= zip(indices, zip(*by_state))
+        blocks.append(block)
     for i in others:
         found = _by_forward_mode(model, kinematics, v, a, constraints[i], gains)
         if active is not None:
             found = only_active(found, active[i])
-        equations[i] = found[:2]
-        blocks.append(found[2])
+        *equations[i], block = found
+        blocks.append(block)
     none = jnp.zeros((0, model.nv), model.dtype)
     in_order = [equations[i] for i in range(len(constraints))]
     by_q, by_v = (jnp.concatenate([none, *x]) for x in zip((none, none), *in_order))

@@ -189,8 +189,7 @@ def contact_shooting(
 
 def _positive(x: ArrayLike, name: str) -> arguments.Parameter:
     x = arguments.parameter(x, name, ())
-    expected = "a finite number above 0"
-    arguments.require(x, lambda x: (x > 0) & np.isfinite(x), name, expected)
+    arguments.require(x, arguments.POSITIVE.holds, name, arguments.POSITIVE.expected)
     return x
 
 
