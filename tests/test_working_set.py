@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrbd._math.tiles import RETRIED, retried
+from jaxrbd._math.tiles import RETRY_BLOCK, retried
 from jaxrbd.collision import PlacedShape, Sphere
 from jaxrbd.contact import (
     Material,
@@ -134,7 +134,7 @@ def test_the_partition_of_a_working_set():
     assert working_set.partitions_of(model, small, 0).working is None
 
 
-@pytest.mark.parametrize("count", [1, 3, 2 * RETRIED + 3])
+@pytest.mark.parametrize("count", [1, 3, 2 * RETRY_BLOCK + 3])
 def test_samples_that_failed(count):
     """In nested batches, with operands that some samples share."""
     rng = np.random.default_rng(0)

@@ -28,7 +28,7 @@ def take_rows(x: Array, index: np.ndarray) -> Array:
 
 
 def rows_or_world(rows, index: np.ndarray, world):
-    """The rows of each array of a pytree; the index of the row `world` is -1."""
+    """Rows `index` of each array of a pytree; the index -1 gives `world`."""
 
     def select(x: Array, last: Array) -> Array:
         x = jnp.concatenate([x, last[None]]) if np.any(index < 0) else x
@@ -60,7 +60,7 @@ def _runs(index: list[int]) -> list[tuple[int, int, int]]:
 def operand_rows(operand: Any, index: np.ndarray | None, batch_axes: int = 0) -> Any:
     """The rows of all arrays of a pytree, or all rows if the index is None.
 
-    A second axis of the index comes after the batch axes.
+    If the index has two axes, the second one follows the batch axes in the result.
     """
     if index is None:
         return operand

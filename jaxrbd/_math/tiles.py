@@ -1,4 +1,4 @@
-"""Batches that a CPU computes in parts: tiles, which fit into its cache, or single samples."""
+"""Batches in parts: tiles, which fit into the cache of a CPU, blocks, or single samples."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ BLOCK = 64  # the largest number of samples of a block of `repeat_in_blocks` on 
 
 
 def repeat_in_blocks(step: Callable[..., tuple[Any, Array]], operands: Any, state: Any) -> Any:
-    """The state of one sample after `state = step(operands, state)`, repeated until it is finished.
+    """The state of one sample after `step` was repeated until the sample is finished.
 
     `step` computes a block of samples: its arguments are the operands and the states of the block,
     with a leading axis. It returns the new states, and bools (block,): which samples need another
     step. Under `vmap`, each sample takes only the steps that it needs: a block consists of samples
-    that are not finished. So a slow sample does not delay the others. JAX does not differentiate
-    the result.
+    that are not finished. So a slow sample does not delay the others. The caller
+    states the derivative of the result.
     """
     return _repeated(step, operands, state, 0)
 
 
 def _repeated(step: Callable[..., tuple[Any, Array]], operands: Any, state: Any, axes: int) -> Any:
-    """`repeat_in_blocks` for a batch; its arrays have leading axes, `axes` in number.
+    """`repeat_in_blocks` for a batch whose arrays have `axes` leading axes.
 
     An axis of an operand has length 1 if all samples along this axis have the same operand.
     """
@@ -76,10 +76,10 @@ def _repeated(step: Callable[..., tuple[Any, Array]], operands: Any, state: Any,
             return step(jax.tree.map(taken, operands), block)
 
         def on_cpu(flat):
-            return _in_order_of_need(block_step, flat, min(BLOCK, count))
+            return _repeat_blocks(block_step, flat, min(BLOCK, count))
 
         def elsewhere(flat):
-            return _in_order_of_need(block_step, flat, count)
+            return _repeat_blocks(block_step, flat, count)
 
         found = by_platform(on_cpu, elsewhere, flat)
         return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), found)
@@ -104,9 +104,9 @@ class _Work(NamedTuple):
     """Samples in the order of their next steps.
 
     - `states`: the states of the samples and their rows in the batch;
-    - `waiting` (): the number of samples of this pass, which are the first ones;
-    - `head` (): those before it had their step in this pass;
-    - `kept` (): the number of these that need another step. They are at the front;
+    - `waiting` (): the first `waiting` samples belong to this pass;
+    - `head` (): the number of samples that had their step in this pass;
+    - `kept` (): how many of these need another step. They are in front;
     - `results`, `finished` (): the states and rows of the finished samples, and their number.
     """
 
@@ -118,7 +118,7 @@ class _Work(NamedTuple):
     finished: Array
 
 
-def _in_order_of_need(step: Callable[..., tuple[Any, Array]], states: Any, block: int) -> Any:
+def _repeat_blocks(step: Callable[..., tuple[Any, Array]], states: Any, block: int) -> Any:
     """`repeat_in_blocks` for n samples; `step(rows, states)` computes the samples of some rows."""
     count = len(jax.tree.leaves(states)[0])
     rows, k = jnp.arange(count), jnp.arange(block)
@@ -167,34 +167,36 @@ def _packed(samples: Any) -> tuple[dict[Any, Array], Callable[[dict[Any, Array]]
     dtypes = [x.dtype for x in leaves]
     sizes = [x[0].size for x in leaves]
 
-    def of(dtype):
+    def leaves_of(dtype):
         return [i for i, other in enumerate(dtypes) if other == dtype]
 
     def unpacked(arrays):
         found = list(leaves)
         for dtype, x in arrays.items():
             start = 0
-            for i in of(dtype):
+            for i in leaves_of(dtype):
                 part = x[:, start : start + sizes[i]]
                 found[i] = part.reshape(len(x), *leaves[i].shape[1:])
                 start += sizes[i]
         return jax.tree.unflatten(structure, found)
 
     arrays = {
-        str(dtype): jnp.concatenate([leaves[i].reshape(len(leaves[i]), -1) for i in of(dtype)], 1)
+        str(dtype): jnp.concatenate(
+            [leaves[i].reshape(len(leaves[i]), -1) for i in leaves_of(dtype)], 1
+        )
         for dtype in sorted(set(dtypes), key=str)
     }
     return arrays, unpacked
 
 
-RETRIED = 16  # the largest number of samples of a block of `retried`
+RETRY_BLOCK = 16  # the largest number of samples of a block of `retried`
 
 
 def retried(function: Callable[..., Any], failed: Array, operands: Any, found: Any) -> Any:
     """`found` of one sample or, if `failed` () is True, `function(*operands)` in its place.
 
-    Under `vmap`, only the samples that failed are computed, in blocks of at most `RETRIED`. JAX
-    does not differentiate the result.
+    Under `vmap`, only the samples that failed are computed, in blocks of at most `RETRY_BLOCK`. The
+    caller states the derivative of the result.
     """
     return _retried(function, failed, operands, found, 0)
 
@@ -202,7 +204,7 @@ def retried(function: Callable[..., Any], failed: Array, operands: Any, found: A
 def _retried(
     function: Callable[..., Any], failed: Array, operands: Any, found: Any, axes: int
 ) -> Any:
-    """`retried` for a batch; its arrays have leading axes, `axes` in number.
+    """`retried` for a batch whose arrays have `axes` leading axes.
 
     An axis of an operand has length 1 if all samples along this axis have the same operand.
     """
@@ -213,7 +215,7 @@ def _retried(
             return lax.cond(failed, lambda: function(*operands), lambda: found)
         shape = failed.shape
         count = math.prod(shape)
-        block = min(RETRIED, count) if isinstance(count, int) else RETRIED
+        block = min(RETRY_BLOCK, count) if isinstance(count, int) else RETRY_BLOCK
         total, k = jnp.sum(failed), jnp.arange(block)
         # The samples that failed come first.
         order = jnp.pad(jnp.argsort(~failed.reshape(-1)), (0, block))
@@ -268,8 +270,8 @@ def in_turn(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, whose batches under `vmap` are computed one sample after the other on CPUs.
 
     A loop of a batch ends when the loop of its slowest sample ends. On a CPU the samples of a batch
-    take turns, so each loop ends by itself. Other devices compute the samples of a batch at the
-    same time. JAX does not differentiate the result in reverse mode.
+    run one after another, each with a loop of its own. Other devices compute the samples of a batch
+    at the same time. JAX does not differentiate the result in reverse mode.
     """
     batched = custom_vmap(function)
 

@@ -47,13 +47,13 @@ def center_of_mass_frame(model: Model, kinematics: Kinematics) -> RootedPose:
     In the `RootedPose`, positions are relative to the origin of body 0, the root body of the first
     tree.
     """
-    mass, moment, origin = _mass_near_root(model, kinematics)
+    mass, moment, origin = _mass_moments(model, kinematics)
     axes, has_mass = jnp.eye(3, dtype=model.dtype), mass != 0
     com = jnp.where(has_mass, moment / jnp.where(has_mass, mass, 1), 0)
     return RootedPose(Pose(axes, com), jnp.where(has_mass, origin, 0))
 
 
-def _mass_near_root(
+def _mass_moments(
     model: Model, kinematics: Kinematics
 ) -> tuple[Float[Array, ""], Float[Array, "3"], Float[Array, "3"]]:
     """The mass of all bodies, its first moment, and the world position of the first root body.
@@ -86,13 +86,15 @@ def potential_energy(model: Model, q: Array | Kinematics) -> Float[Array, ""]:
     `q` (nq,) or its `Kinematics`. The energy is zero if the centre of mass c is at the world's
     origin.
     """
-    mass, moment, origin = _mass_near_root(model, forward_kinematics.unchecked(model, q))
+    mass, moment, origin = _mass_moments(model, forward_kinematics.unchecked(model, q))
     return -jnp.sum((moment + mass * origin) * model.gravity)
 
 
 @arguments.compiled(arrays=("q", "v"))
 def passive_force(model: Model, q: Array | Kinematics, v: Array) -> Float[Array, " nv"]:
     """Joint forces of viscous damping and Coulomb friction, (nv,) in N or N m.
+
+    The springs and other forces of `PassiveForces` are not among them.
 
     The force of each joint is `-(damping v + friction sign(v))`, with sign(0) = 0. The forces of
     mimic joints are mapped to the joints that they follow. `q` (nq,) or its `Kinematics`, `v`

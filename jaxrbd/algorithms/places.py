@@ -48,7 +48,7 @@ class Places(NamedTuple):
 def find_places(
     model: Model, kinematics: Kinematics, frames: Frames, X_FP: Pose | None = None
 ) -> Places:
-    """The places in n frames: the frames, or places with the poses `X_FP` (n,) in the frames."""
+    """n places: the frames, or the frames P with the poses `X_FP` (n,) in these frames."""
     bodies, X_BF = bodies_of(model, frames), poses_in_bodies(model, frames)
     if X_FP is not None:
         X_BF = compose(X_BF, cast(X_FP, model.dtype))
@@ -56,7 +56,7 @@ def find_places(
     X_RF = compose(X_RB, X_BF)
     p_WR = rows_or_world(root_positions(model, kinematics), bodies, jnp.zeros(3, model.dtype))
     if np.any(bodies < 0):
-        # Where a place is fixed to the world, R is the origin of the place.
+        # For a place that is fixed to the world, the root point R is the origin of the place.
         fixed = (bodies < 0)[:, None]
         p_WR = jnp.where(fixed, X_RF.p, p_WR)
         X_RF = Pose(X_RF.R, jnp.where(fixed, 0, X_RF.p))
@@ -82,7 +82,7 @@ def places_from_first_root(
 def wrenches_at_points(
     p: Float[Array, "n 3"], forces: Float[Array, "n 3"], moments: Float[Array, "n 3"] | None = None
 ) -> Float[Array, "n 6"]:
-    """The wrenches about the origin of forces, and of moments, on bodies at points p."""
+    """The wrenches, about the origin, of forces and moments on bodies at points p."""
     turning = cross(p, forces)
     if moments is not None:
         turning = turning + moments

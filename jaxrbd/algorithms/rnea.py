@@ -77,9 +77,10 @@ def _joint_acceleration(aJ: Array, V: Array, vJ: Array) -> Array:
 def bias_force(
     model: Model, q: Array | Kinematics, v: Array, f_ext: Array | None = None
 ) -> Float[Array, " nv"]:
-    """Joint forces at zero acceleration: Coriolis, centrifugal and gravity forces, (nv,).
+    """Joint forces at zero acceleration, (nv,): `rnea` with a = 0.
 
-    The result is Featherstone's C(q, v) of equation (3.1). It includes gravity and `-J^T f_ext`.
+    The result is Featherstone's C(q, v) of equation (3.1): Coriolis, centrifugal and gravity
+    forces, `-J^T f_ext`, and dissipation as in `rnea`.
     Arguments as for `rnea`. The result is in N or N m.
     """
     return rnea.unchecked(model, q, v, jnp.zeros_like(v), f_ext)

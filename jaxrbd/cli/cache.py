@@ -13,8 +13,8 @@ import jax
 
 from .messages import error_message
 
-_VARIABLE = "JAX_COMPILATION_CACHE_DIR"
-_LEAST_SECONDS = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
+_FOLDER_NAME = "JAX_COMPILATION_CACHE_DIR"
+_SECONDS_NAME = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 
 
 def user_folder() -> Path:
@@ -34,7 +34,7 @@ def user_folder() -> Path:
 
 
 def keep_programs(options: argparse.Namespace) -> None:
-    """Make JAX keep compiled programs in `user_folder`, for a command with the option `--no-cache`.
+    """Make JAX keep compiled programs in `user_folder`, for a command that accepts `--no-cache`.
 
     If the function makes the folder, it says so on standard error. If the folder cannot be written,
     it prints a warning there, and JAX compiles all programs. If the user has chosen a folder for
@@ -47,7 +47,7 @@ def keep_programs(options: argparse.Namespace) -> None:
         jax.config.update("jax_enable_compilation_cache", False)
         return
     config: Any = jax.config  # its options have no annotations
-    chosen = _VARIABLE in os.environ or config.jax_compilation_cache_dir
+    chosen = _FOLDER_NAME in os.environ or config.jax_compilation_cache_dir
     if chosen or not config.jax_enable_compilation_cache:
         return
     try:
@@ -64,9 +64,9 @@ def keep_programs(options: argparse.Namespace) -> None:
     if made:
         print(
             f"jaxrbd: compiled programs are kept in {folder} for the next runs; --no-cache or "
-            f"another folder in {_VARIABLE} changes this",
+            f"another folder in {_FOLDER_NAME} changes this",
             file=sys.stderr,
         )
     jax.config.update("jax_compilation_cache_dir", str(folder))
-    if _LEAST_SECONDS not in os.environ:  # keep the many small programs, too
+    if _SECONDS_NAME not in os.environ:  # keep the many small programs, too
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)

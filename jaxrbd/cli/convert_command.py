@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _tendons(parts: dict[str, Any]) -> tuple[Tendon, ...]:
-    """The tendons in the parts of a robot."""
+    """The tendons in the parts of a robot, without rotation angles."""
     found = parts.get("tendons")
     if not isinstance(found, Tendons):
         return ()

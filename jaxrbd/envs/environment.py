@@ -374,7 +374,7 @@ def _finite_or_zero(tree: Any) -> Any:
     return jax.tree.map(entries, tree)
 
 
-def substeps(step: Callable[[Any], Any], state: Any, count: int) -> Any:
+def repeat(step: Callable[[Any], Any], state: Any, count: int) -> Any:
     """The state after `count` applications of `step`."""
     return lax.scan(lambda state, _: (step(state), None), state, length=count)[0]
 

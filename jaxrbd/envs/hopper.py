@@ -14,7 +14,7 @@ from ..actuators import PD
 from ..contact import Scene, Servo, contact_step, inverse_inertias
 from ..joints import Prismatic
 from ..model import Fixed, JointSpec, Link, Model, build_model, link_inertia, placement_matrix
-from .environment import Env, Interface, Parameter, substeps, uniform
+from .environment import Env, Interface, Parameter, repeat, uniform
 from .motion import Motion
 
 REST = 0.5  # m, from the body to the centre of the foot at the position 0 of the leg
@@ -101,7 +101,7 @@ class Hopper(Env):
             )
             return Motion(found.q, found.v)
 
-        return substeps(step, physics, 5)
+        return repeat(step, physics, 5)
 
     def observe(self, params, physics, key):
         (height, leg), (speed, rate) = physics

@@ -22,7 +22,7 @@ from ..passive import PassiveForces
 from ..sensors import Noise, projected_gravity
 from ..so3 import quaternion_conjugate, quaternion_normalize, quaternion_rotate
 from ..tendons import Tendons
-from .environment import Env, Interface, Parameter, pose_by_joint, sizes, substeps, uniform
+from .environment import Env, Interface, Parameter, pose_by_joint, repeat, sizes, uniform
 from .gait import GaitPostures
 
 TIME_STEP = 0.02  # s, between two actions
@@ -320,7 +320,7 @@ class LeggedEnv(Env):
             distance = found.distance[: len(scene.frames)]  # without the pairs
             return physics._replace(q=found.q, v=found.v, past=past, distance=distance)
 
-        physics = substeps(step, physics, SUBSTEPS)
+        physics = repeat(step, physics, SUBSTEPS)
         return physics._replace(action=action, last_action=physics.action, time=time)
 
     def center(

@@ -32,7 +32,7 @@ from ..model.names import described, similar_names
 from ..passive import PassiveForces
 from ..sensors import RobotSensors, SubtreeSensor, TendonSensor, touch
 from ..tendons import SpatialTendon, Tendons
-from .environment import Env, Interface, Parameter, pose_by_joint, substeps, uniform
+from .environment import Env, Interface, Parameter, pose_by_joint, repeat, uniform
 from .keyframes import find_keyframe
 
 # The names of the forces of a step, and all names in observations besides those of sensors.
@@ -105,7 +105,7 @@ class MjcfPhysics(NamedTuple):
 # A function of the parameters, the state before the step, the action and the state after the step.
 RewardTerm = Callable[[MjcfParams, MjcfPhysics, Array, MjcfPhysics], Array]
 
-# As an environment stores them: name, weight and function; name of an actuator and its range.
+# A stored reward term: name, weight and function. A stored range: name of an actuator, and range.
 _Term = tuple[str, float, RewardTerm]
 _Range = tuple[str, tuple[float, float]]
 
@@ -131,12 +131,13 @@ class MjcfTask(Env):
     - `rewards`: a mapping from the names of the reward terms to their weights, or to pairs of a
       weight and a function `term(params, before, action, after)` of an `MjcfParams`, an
       `MjcfPhysics`, the action, and the `MjcfPhysics` after the step. The terms with a weight only
-      are `alive` (1) and minus the sum of squares of `action` (the action), `action_rate` (its
-      change), `velocity` (v) and `posture` (the displacement from the start `home`);
-    - `observations`: names of sensors of the file, and of `q`, `v`, `activation`, `action` (the
-      last one), and the forces `touch`, `limit_force` and `cfrc_ext` of `MjcfPhysics.readings`; or
-      functions of an `MjcfParams` and an `MjcfPhysics` that return an array (n,). The observation
-      consists of these arrays, one after another. Sensors have the noise that the file states;
+      are `alive` (always 1) and minus the sum of squares of `action` (the action), `action_rate`
+      (its change), `velocity` (v) and `posture` (the displacement from the start `home`);
+    - `observations`: names of sensors of the file, and of `q`, `v`, `activation`, `action` (of
+      the last step), and the forces `touch`, `limit_force` and `cfrc_ext` of
+      `MjcfPhysics.readings`; or functions of an `MjcfParams` and an `MjcfPhysics` that return an
+      array (n,). The observation consists of these arrays, one after another. Sensors have the
+      noise that the file states;
     - `sensors`: more names, of sensors and forces in `MjcfPhysics.readings` that only functions
       use;
     - `fails`: a function of an `MjcfParams` and an `MjcfPhysics` that returns whether the episode
@@ -146,7 +147,8 @@ class MjcfTask(Env):
     - `draw_start`: a function of an `MjcfParams` and a random key that returns q and v at the start
       of an episode (default: uniform, as `MjcfParams.start`);
     - `control_range`: a mapping from the names of actuators to the controls of the actions -1 and
-      1. The default is the control range of the file; an actuator without one needs an entry;
+      1. The default is the control range of the file, for muscles within [0, 1]; an actuator
+      without a range needs an entry;
     - `time_step` in s, `substeps`: the duration of a step, and its number of steps of the physics;
     - `implicit`: whether the forces of actuators use the state after each step of the physics, as
       `contact.servo_of_actuators`, which is stable for any gains (default). Otherwise they use the
@@ -162,8 +164,8 @@ class MjcfTask(Env):
     forces of contacts, but not those of constraints between frames and of spatial tendons. So a
     task with force sensors and such constraints or tendons raises an error. Needs the package
     mujoco (`pip install mujoco`). Raises ArgumentError, which names the element, for a robot
-    without actuators, an unknown keyframe, sensor, reward term or actuator, an actuator without
-    control range, and as `servo_of_actuators`. Other errors are as for `load_mjcf`.
+    without actuators, an unknown keyframe, sensor, reward term or actuator, and an actuator without
+    control range. Also raises the errors of `servo_of_actuators` and of `load_mjcf`.
     """
 
     path: str
@@ -309,7 +311,7 @@ class MjcfTask(Env):
         control = params.control_center + params.control_scale * action
         q, v, activation = physics.q, physics.v, physics.activation
         start = self._start_of_motion(params, q, v, activation, physics.past, control)
-        moved = substeps(lambda x: self._step(params, x, control), start, self.substeps)
+        moved = repeat(lambda x: self._step(params, x, control), start, self.substeps)
         time = physics.time + self.time_step
         readings = self._readings(params, moved, time)
         q, v, activation = moved.q, moved.v, moved.activation
@@ -425,8 +427,8 @@ class MjcfTask(Env):
     def interface(self, params):
         """The command is the control of the actuators of the file.
 
-        The gains are those of the length of each actuator, which is the gear times the position of
-        its joint. They are stated if no actuator is a muscle or has a gain that depends on its
+        The gains are those of the length of each actuator: the gear times the position that it
+        drives. They are stated if no actuator is a muscle or has a gain that depends on its
         length or its rate.
         """
 
@@ -520,7 +522,7 @@ def _checked_rewards(
     if isinstance(rewards, tuple) and all(
         isinstance(term, tuple) and len(term) == 3 and callable(term[2]) for term in rewards
     ):
-        return rewards  # of `dataclasses.replace`
+        return rewards  # the stored terms, from `dataclasses.replace`
     if not isinstance(rewards, Mapping):
         raise ArgumentError(f"rewards is {rewards!r}, expected a mapping from names to weights")
     terms = []
@@ -544,13 +546,13 @@ def _checked_rewards(
 def _entries(
     names: Sequence[str | Observed], what: str, robot: Imported, others: Sequence[str]
 ) -> tuple[str | Observed, ...]:
-    """The names of sensors, or of `others`, and functions, which only observations can have.
+    """The checked entries: names of sensors or of `others`, and functions in observations.
 
-    Raises ArgumentError for other names.
+    Raises ArgumentError for other entries.
     """
     if not isinstance(names, Sequence) or isinstance(names, str):
         raise ArgumentError(f"{what} is {names!r}, expected a sequence of names")
-    given = (*robot.sensors.names, *dict(robot.sensors.left_out))
+    of_file = (*robot.sensors.names, *dict(robot.sensors.left_out))
     functions = what == "observations"
     or_function = " or a function" if functions else ""
     for name in names:
@@ -558,7 +560,7 @@ def _entries(
             continue
         if not isinstance(name, str):
             raise ArgumentError(f"{what} has the entry {name!r}, expected a name{or_function}")
-        if name in _STATE and name in given:
+        if name in _STATE and name in of_file:
             raise ArgumentError(
                 f"{name!r} in {what} is a sensor of the file, and also a part of observations: "
                 "rename the sensor"
@@ -601,7 +603,7 @@ def _checked_ranges(
 
 
 def _value(function: Observed, params: MjcfParams, physics: MjcfPhysics) -> Array:
-    """The result of a function of `observations`. Raises ArgumentError for no array (n,)."""
+    """The result of a function of `observations`. Raises ArgumentError if it is not (n,)."""
     found, name = function(params, physics), getattr(function, "__name__", repr(function))
     if found is None:
         raise ArgumentError(f"the function {name} of observations returns None, expected (n,)")
@@ -631,9 +633,9 @@ def _checked_start(start: tuple[float, float]) -> tuple[float, float]:
 
 
 def _check_servo(actuators: AffineActuators, params: MjcfParams) -> None:
-    """Raise ArgumentError as `servo_of_actuators` does for the first and the last control.
+    """Raise ArgumentError as `servo_of_actuators` does, at both ends of the control range.
 
-    The stiffness and the damping are affine in the control.
+    The stiffness and the damping are affine in the control, so both ends suffice.
     """
 
     def servo(control: ArrayLike) -> Any:
@@ -643,7 +645,7 @@ def _check_servo(actuators: AffineActuators, params: MjcfParams) -> None:
 
     center, scale = (np.asarray(x) for x in (params.control_center, params.control_scale))
     controls = np.stack([center - scale, center + scale])
-    # In one program, the error for a negative gain is NaN; then compute again for its message.
+    # The jitted function returns NaN for a negative gain. Its call without jit raises the error.
     gains = jax.device_get(jax.jit(jax.vmap(servo))(controls))
     if any(np.any(np.isnan(x)) for x in jax.tree.leaves(gains)):
         for control in controls:

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from ..algorithms.forward_dynamics import forward_dynamics
 from ..integrators import semi_implicit_euler
 from ..model import Model
-from .environment import substeps
+from .environment import repeat
 
 
 class Motion(NamedTuple):
@@ -39,4 +39,4 @@ def move(
     def step(motion: Motion) -> Motion:
         return Motion(*semi_implicit_euler(model, dynamics, *motion, time_step / count))
 
-    return substeps(step, motion, count)
+    return repeat(step, motion, count)

@@ -21,7 +21,7 @@ AXES = 0.25  # the length of the axes of a body, per size of the robot
 
 
 class Motion(NamedTuple):
-    """Poses of the bodies of B robots at T times.
+    """Poses of the bodies of B robots at T times, or in T postures.
 
     - `q` (B, T, nq);
     - `R` (B, T, nb, 3, 3), `p` (B, T, nb, 3) in m: poses of the bodies in the world;
@@ -51,9 +51,10 @@ def motion(
 ) -> Motion:
     """The poses of the bodies for configurations q; None: the neutral configuration.
 
-    `axes`: the axes that q may have before its last axis of size nq: B for robots, T for times, and
-    G for postures of one robot. Raises ArgumentError for other axes, for objects that are no real
-    numbers, for no configuration, for a value that is not finite, and for a zero quaternion.
+    `axes`: each string lists axes that q may have before its last axis (nq): B for robots, T for
+    times, and G for postures of one robot. Raises ArgumentError for other axes, for
+    objects that are no real numbers, for no configuration, for a value that is not finite, and for
+    a zero quaternion.
     """
     shapes = [(*letters, model.nq) for letters in axes]
     given = np.asarray(parameter(neutral(model) if q is None else q, name, *shapes))
@@ -97,8 +98,8 @@ def bounds(
 ) -> np.ndarray:
     """The smallest and the largest world coordinates (2, 3) of the drawing, for poses (nb,).
 
-    The origins of the bodies and the items in `layers` count, the axes of the bodies if `layers`
-    has "frames", and the centre of mass if it has "com".
+    The drawing contains the origins of the bodies, the items in `layers`, the axes of the bodies if
+    `layers` has "frames", and the centre of mass if it has "com".
     """
     points = [p if len(p) else np.zeros((1, 3))]
     for item in drawing.items:
