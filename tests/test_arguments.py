@@ -348,10 +348,10 @@ def test_a_checked_model_has_the_tree_definition_of_any_other():
 
 
 def test_values_that_are_known():
-    numbers = [1, 2.5, True, np.float32(3), np.ones(2), jnp.ones(2), [1.0, 2.0]]
+    numbers = [1, 2.5, True, np.float32(3), np.ones(2), jnp.ones(2), [1.0, 2.0], (1.0, 2.0)]
     for x in numbers:
         np.testing.assert_array_equal(arguments.known(x), x)
-    for x in (None, "text", (1.0, 2.0), [1.0, "text"]):
+    for x in (None, "text", ((1.0,), 2.0), [1.0, "text"]):
         assert arguments.known(x) is None
     seen = []
     jax.jit(lambda x: seen.append(arguments.known(x)))(jnp.ones(2))

@@ -16,7 +16,7 @@ from jaxrbd import contact, optimal_control as oc
 from jaxrbd.actuators import PD
 from jaxrbd.collision import PlacedShape, Sphere
 from jaxrbd.errors import ArgumentError
-from jaxrbd.joints import Planar, Prismatic
+from jaxrbd.joints import Planar, Prismatic, Revolute
 from jaxrbd.model import JointSpec, Link, link_inertia
 from support.zoo import close
 
@@ -165,6 +165,22 @@ def test_a_finger_finds_the_puck_that_it_pushes():
         assert found.cost[-1] == found.solution.cost
     alone = oc.solve_contacts(problem, x0, goal, guesses[0], smoothing=[0.0])
     assert abs(alone.solution.xs[0][-1, 1]) < 1e-6
+
+
+@pytest.mark.parametrize("frames", [(), ("wheel",)])
+def test_a_load_without_contacts_has_no_effect(frames):
+    """Also for a contact on the axis of the only joint, which cannot move."""
+    axle = JointSpec("axle", Revolute((0.0, 0.0, 1.0)), None, "wheel")
+    model = rbd.build_model([Link("wheel", BALL)], [axle])
+    x, u = (jnp.array([0.1]), jnp.array([0.2])), jnp.ones(1)
+    loaded, free = (
+        oc.contact_shooting(model, contact.Scene(frames), 0.04, smoothing=0.1, load=load)(
+            0, x, u, None
+        )
+        for load in (2.0, None)
+    )
+    np.testing.assert_array_equal(np.concatenate(loaded), np.concatenate(free))
+    assert np.all(np.isfinite(np.concatenate(loaded)))
 
 
 def test_bad_input_is_named():

@@ -828,6 +828,9 @@ def test_joint_torques_act_on_their_dofs():
     (value, rate), expected = evaluate(jnp.zeros(()))
     close(value, expected, 1e-11)
     close(rate, zoo.slope(lambda t: evaluate(t)[1], 1e-3), 1e-8)
+    # Gravity and forces have no effect on the change of v in an impact.
+    hit = oc.joint_torques(model, impact=lambda t, p: True)
+    np.testing.assert_array_equal(hit(0, q, v, tau, None), np.zeros(2))
 
 
 def test_wrong_joint_torques_are_named():

@@ -207,7 +207,9 @@ def test_a_negative_stabilisation():
     model = rbd.load_robot("double_pendulum")
     q = v = jnp.ones(2)
     stops = [con.Equation(lambda model, q: q[:1])]
-    with pytest.raises(rbd.ArgumentError, match=r"stabilisation is -1.0, expected 0 or more"):
+    with pytest.raises(
+        rbd.ArgumentError, match=r"stabilisation is -1.0, expected finite, 0 or more"
+    ):
         con.constrained_dynamics(model, q, v, v, stops, None, -1.0)
 
 

@@ -15,6 +15,7 @@ from jaxrbd import (
     envs,
     frames,
     identification,
+    integrators,
     inverse_kinematics as ik,
     io,
     joints,
@@ -58,6 +59,21 @@ def fitted_parameters(measurements):
 
 def shooting(**options):
     return optimal_control.contact_shooting(ARM, contact.Scene((TIP,)), **options)
+
+
+def servo_shooting(*given, **fields):
+    servo = contact.Servo(actuators.PD(*np.ones((3, 2))), *given, **fields)
+    return shooting(dt=0.01, servo=servo)
+
+
+def shot(x, dt=0.01):
+    torques, step = optimal_control.joint_torques(ARM), integrators.semi_implicit_euler
+    return optimal_control.shooting_step(ARM, torques, step, dt)(0, x, Q, None)
+
+
+def constrained(**options):
+    point = constraints.point(None, TIP)
+    return constraints.constrained_dynamics(ARM, Q, Q, Q, [point], **options)
 
 
 def contact_stepped(**options):
@@ -245,6 +261,32 @@ REFUSED = {
     "episode_steps is 1.5": lambda: started(1.5),
     "episode_steps is nan": lambda: started(float("nan")),
     "dofs is (0.2, 0.7)": lambda: optimal_control.joint_torques(ARM, dofs=[0.2, 0.7]),
+    "dt is 0.0, expected a finite number above 0": lambda: shot((Q, Q), 0.0),
+    "x has 1 entries, expected q and v": lambda: shot((Q,)),
+    "x is 3, expected a sequence of q and v": lambda: shooting(dt=0.01)(0, 3, Q, None),
+    "stabilisation is [ 1. -1.], expected finite": lambda: constrained(stabilisation=(1.0, -1.0)),
+    "stabilisation is [nan  1.], expected finite": lambda: optimal_control.joint_torques(
+        ARM, constraints=[constraints.point(None, TIP)], stabilisation=[np.nan, 1.0]
+    ),
+    "stabilisation is None, expected an array": lambda: constrained(stabilisation=None),
+    "active is [None], expected an array": lambda: constrained(active=[None]),
+    "active is [nan], expected bool or numbers, not NaN": lambda: constrained(active=[np.nan]),
+    "active has dtype complex128, expected bool": lambda: constrained(active=np.array([1j])),
+    "impact is nan, expected bool or numbers, not NaN": lambda: constrained(impact=np.nan),
+    "impact has the arguments (t), expected the call impact(t, p)": lambda: (
+        optimal_control.joint_torques(ARM, impact=lambda t: True)
+    ),
+    "servo.position is 'home', expected an array": lambda: servo_shooting("home"),
+    "servo.position is [nan nan], expected finite entries": lambda: servo_shooting(Q * np.nan),
+    "servo.velocity is [nan nan], expected finite": lambda: servo_shooting(Q, Q * np.nan),
+    "servo has no position and no error": lambda: servo_shooting(None),
+    "servo.tendons is 'int', expected a TendonServo": lambda: servo_shooting(Q, tendons=3),
+    "servo.position has the zero quaternion": lambda: optimal_control.contact_shooting(
+        BALL_JOINT,
+        contact.Scene(()),
+        0.01,
+        servo=contact.Servo(actuators.PD(*np.ones((3, 3))), np.zeros(4)),
+    ),
     "dofs is (True,)": lambda: optimal_control.joint_torques(ARM, dofs=[True]),
     "tolerance is nan": lambda: identification.base_parameters(ARM, float("nan")),
     "tolerance is -1.0": lambda: identification.base_parameters(ARM, -1.0),

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -28,7 +28,27 @@ from .derivatives import (
     dynamics_first_order,
 )
 from .kinds import Constraint, ConstraintRows
-from .rows import acting, checked_constraints, constraint_blocks, split_rows, stacked_rows
+from .rows import (
+    acting,
+    checked_constraints,
+    constraint_blocks,
+    not_nan,
+    split_rows,
+    stacked_rows,
+    truth_values,
+)
+
+
+def require_stabilisation(name: str, values: arguments.Parameter, model: Any = None) -> None:
+    """Raise ArgumentError unless the values are a rate () or a pair (2,), finite and 0 or more."""
+    if values.shape not in ((), (2,)):
+        raise ArgumentError(f"{name} has shape {values.shape}, expected a rate () or a pair (2,)")
+    requirement = arguments.FINITE_NOT_NEGATIVE
+    arguments.require(values, requirement.holds, name, requirement.expected)
+
+
+_CHECKS = {"stabilisation": require_stabilisation, "active": not_nan, "impact": not_nan}
+_IMPACT_CHECKS = {"restitution": arguments.FRACTION, "active": not_nan}
 
 
 class ConstrainedDynamics(NamedTuple):
@@ -57,9 +77,7 @@ class Impact(NamedTuple):
     residuals: tuple[Float[Array, " m"], ...]
 
 
-@arguments.compiled(
-    arrays=("q", "v", "tau", "f_ext"), checks={"stabilisation": arguments.NOT_NEGATIVE}
-)
+@arguments.compiled(arrays=("q", "v", "tau", "f_ext"), checks=_CHECKS)
 def constrained_dynamics(
     model: Model,
     q: Array | Kinematics,
@@ -100,9 +118,7 @@ def constrained_dynamics(
     return ConstrainedDynamics(a, *split_rows(model, q, constraints, *by_row))
 
 
-@arguments.compiled(
-    arrays=("q", "v", "tau", "f_ext"), checks={"stabilisation": arguments.NOT_NEGATIVE}
-)
+@arguments.compiled(arrays=("q", "v", "tau", "f_ext"), checks=_CHECKS)
 def constrained_dynamics_derivatives(
     model: Model,
     q: Array | Kinematics,
@@ -128,7 +144,7 @@ def constrained_dynamics_derivatives(
     return ConstrainedDynamicsDerivatives(*(D.motion for D in columns), *by_row)
 
 
-@arguments.compiled(arrays=("q", "v"), checks={"restitution": arguments.FRACTION})
+@arguments.compiled(arrays=("q", "v"), checks=_IMPACT_CHECKS)
 def impact(
     model: Model,
     q: Array | Kinematics,
@@ -156,7 +172,7 @@ def impact(
     return Impact(v + change, *split_rows(model, q, constraints, *by_row))
 
 
-@arguments.compiled(arrays=("q", "v"), checks={"restitution": arguments.FRACTION})
+@arguments.compiled(arrays=("q", "v"), checks=_IMPACT_CHECKS)
 def impact_derivatives(
     model: Model,
     q: Array | Kinematics,
@@ -254,10 +270,7 @@ def _parameters(
     impact: ArrayLike | None,
 ) -> DynamicsParameters:
     if impact is not None:
-        impact = jnp.asarray(impact)
-        if impact.shape != ():
-            raise ArgumentError(f"impact has shape {impact.shape}, expected ()")
-        impact = impact.astype(bool)
+        impact = truth_values(impact, "impact", ())
     return DynamicsParameters(
         model,
         checked_constraints(constraints),
@@ -271,12 +284,12 @@ def _parameters(
 
 def _gains(model: Model, stabilisation: ArrayLike) -> tuple[Array, Array]:
     """The gains p and d of the errors of position and velocity."""
-    rate = jnp.asarray(stabilisation, model.dtype)
-    if rate.shape == (2,):
-        p, d = arguments.NOT_NEGATIVE.or_nan(rate)
-        return p, d
-    rate = arguments.NOT_NEGATIVE.or_nan(arguments.number(model, stabilisation, "stabilisation"))
-    return rate * rate, 2 * rate
+    rates = arguments.real_array(stabilisation, "stabilisation", model.dtype)
+    require_stabilisation("stabilisation", rates)
+    rates = arguments.FINITE_NOT_NEGATIVE.or_nan(rates)
+    if rates.shape == (2,):
+        return rates[0], rates[1]
+    return rates * rates, 2 * rates
 
 
 def _impact_parameters(

@@ -33,13 +33,26 @@ def acting(constraints: Sequence[Constraint], active: ArrayLike | None) -> Array
     """`active` as an array (number of constraints,) of bool; None if all constraints act."""
     if active is None:
         return None
-    active = jnp.asarray(active)
-    if active.shape != (len(constraints),):
-        raise ArgumentError(
-            f"active has shape {active.shape}, expected ({len(constraints)},), one entry per "
-            f"constraint"
-        )
-    return active.astype(bool)
+    return truth_values(active, "active", (len(constraints),), ", one entry per constraint")
+
+
+def truth_values(x: ArrayLike, name: str, shape: tuple[int, ...], entries: str = "") -> Array:
+    """`x`, an array of bool or of numbers, as an array of bool: 0 is False.
+
+    Raises ArgumentError for other objects, and for another shape; `entries` explains the shape in
+    the message.
+    """
+    x = arguments.as_array(x, name)
+    if x.shape != shape:
+        raise ArgumentError(f"{name} has shape {x.shape}, expected {shape}{entries}")
+    if not jnp.isdtype(x.dtype, ("bool", "integral", "real floating")):
+        raise ArgumentError(f"{name} has dtype {x.dtype}, expected bool or real numbers")
+    return x.astype(bool)
+
+
+def not_nan(name: str, values: np.ndarray, model: Any = None) -> None:
+    """Raise ArgumentError, which names the values, if one of them is NaN."""
+    arguments.require(values, lambda x: x == x, name, "bool or numbers, not NaN")
 
 
 def by_kind(

@@ -41,7 +41,6 @@ from jaxtyping import Float
 from .._math.linear import inverse_factor, inverse_positive_definite, matmul
 from .._math.recompute import WORLD_POSES, recompute, stored
 from .._math.rules import implicit_root, with_value
-from ..actuators.pd import PD
 from ..actuators.transmissions import transmission_lengths_and_arms
 from ..algorithms.crba import crba
 from ..algorithms.equation_of_motion import equation_of_motion
@@ -65,7 +64,7 @@ from .contacts import (
 from .coulomb import ContactLaw, spin_moments
 from .free_motion import FreeMotion, free_motion, move
 from .inverse_inertia import inverse_inertias, joint_jacobian
-from .joint_terms import ClippedLaw, JointImpulses, JointLaw, Servo, joint_law
+from .joint_terms import ClippedLaw, JointImpulses, JointLaw, Servo, joint_law, require_servo
 from .newton import Problem
 from .points import body_wrenches
 from .scene import InverseInertias, Scene, lengths_and_normals, scene_for
@@ -533,8 +532,7 @@ def laws_and_motion(
     Raises ArgumentError for a servo, constraints or tendons of another type.
     """
     if servo is not None:
-        arguments.require_type(servo, "servo", Servo)
-        arguments.require_type(servo.control, "servo.control", PD)
+        require_servo(model, servo)
     constraints = checked_constraints(constraints)
     arguments.require_type(tendons, "tendons", Tendons)
     scales = scene.inverse_inertia

@@ -21,9 +21,10 @@ other symbols.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
@@ -218,18 +219,38 @@ def _dissipation_law(model: Model, dt: Array, conductance: Array) -> ClippedLaw:
     return ClippedLaw(*map(jnp.stack, zip(*rows)))
 
 
-def _servo_law(model: Model, q: Array, dt: Array, servo: Servo) -> ClippedLaw:
-    stiffness, damping, effort = servo.control.checked_values(model, "servo.control.")
-    velocity = jnp.zeros_like(stiffness) if servo.velocity is None else servo.velocity
-    velocity = arguments.velocity(model, velocity, "servo.velocity")
-    if servo.position is not None and servo.error is None:
-        position = arguments.configuration(model, servo.position, "servo.position")
-        error = difference.unchecked(model, q, position)
-    elif servo.position is None and servo.error is not None:
-        error = arguments.velocity(model, servo.error, "servo.error")
-    else:
+def require_servo(model: Model, servo: Any) -> None:
+    """Raise ArgumentError, which names the field, for a servo that cannot drive this robot.
+
+    That is an object of another type, an array of another shape, a known value that is not finite,
+    or a zero quaternion.
+    """
+    arguments.require_type(servo, "servo", Servo)
+    arguments.require_type(servo.control, "servo.control", PD)
+    if servo.tendons is not None:
+        arguments.require_type(servo.tendons, "servo.tendons", TendonServo)
+    if (servo.position is None) == (servo.error is None):
         given = "no position and no" if servo.error is None else "a position and an"
         raise ArgumentError(f"servo has {given} error, expected one of the two")
+    for name in ("position", "velocity", "error"):
+        given = getattr(servo, name)
+        if given is None:
+            continue
+        check = arguments.configuration if name == "position" else arguments.velocity
+        array = check(model, given, f"servo.{name}")
+        arguments.require(array, np.isfinite, f"servo.{name}", "finite entries")
+        if name == "position" and (values := arguments.known(array)) is not None:
+            arguments.unit_quaternions("servo.position", values, model)
+
+
+def _servo_law(model: Model, q: Array, dt: Array, servo: Servo) -> ClippedLaw:
+    """The law of a servo that satisfies `require_servo`."""
+    stiffness, damping, effort = servo.control.checked_values(model, "servo.control.")
+    velocity = 0 if servo.velocity is None else jnp.asarray(servo.velocity)
+    if servo.position is not None:
+        error = difference.unchecked(model, q, jnp.asarray(servo.position))
+    else:
+        error = jnp.asarray(servo.error)
     # A bound that is NaN is no bound, so an effort that is NaN makes the gain NaN.
     gain = jnp.where(jnp.isnan(effort), jnp.nan, damping + dt * stiffness)
     driven = gain > 0

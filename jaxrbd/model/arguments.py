@@ -185,10 +185,10 @@ def typed_keys(keys: ArrayLike, name: str, axes: int) -> Array:
 def known(x: Any) -> np.ndarray | None:
     """The values of an argument, if they can be read without a transfer; else None.
 
-    The values of scalars, lists of scalars, NumPy arrays and JAX arrays in the memory of a CPU can
-    be read (the call waits until JAX has computed the array). The values of a tracer (under `jit`,
-    `vmap` or `grad`) are unknown. An array on another device is not read, because every call would
-    wait for the device. An array that is spread over several processes is not read either.
+    The values of scalars, sequences of scalars, NumPy arrays and JAX arrays in the memory of a CPU
+    can be read (the call waits until JAX has computed the array). The values of a tracer (under
+    `jit`, `vmap` or `grad`) are unknown. An array on another device is not read, because every call
+    would wait for the device. An array that is spread over several processes is not read either.
     """
     if isinstance(x, Array):
         if isinstance(x, Tracer) or not x.is_fully_addressable:
@@ -196,7 +196,7 @@ def known(x: Any) -> np.ndarray | None:
         return np.asarray(x) if next(iter(x.devices())).platform == "cpu" else None
     if isinstance(x, (np.ndarray, np.generic, int, float)):
         return np.asarray(x)
-    if isinstance(x, list) and all(isinstance(number, (int, float)) for number in x):
+    if isinstance(x, (list, tuple)) and all(isinstance(number, (int, float)) for number in x):
         return np.asarray(x)
     return None
 

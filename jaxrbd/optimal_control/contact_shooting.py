@@ -47,10 +47,11 @@ from ..contact import (
     inverse_inertias,
 )
 from ..contact.contacts import find_contacts
+from ..contact.joint_terms import require_servo
 from ..errors import ArgumentError
 from ..integrators import StepDerivatives, rollout
 from ..model import Model, arguments
-from .problem import Problem, checked_dofs, force_of_controls
+from .problem import Problem, checked_dofs, force_of_controls, positive_number, state_pair
 from .solution import Solution, check_functions, solve, states_and_controls
 from .stages import largest
 
@@ -94,7 +95,7 @@ class ContactShooting(eqx.Module):
 
     def __call__(self, t: ArrayLike, x: PyTree, u: Array, p: PyTree) -> PyTree:
         """The state (q, v) after a step from the state x = (q, v) with the control u."""
-        q, v = x
+        q, v = state_pair(x)
         return _state_after(self.options(), q, v, force_of_controls(self.model, u, self.dofs))
 
     def step(self, x: PyTree, u: Array) -> ContactStep:
@@ -102,9 +103,7 @@ class ContactShooting(eqx.Module):
 
         Raises ArgumentError for an x that is no pair, and for a u of another size.
         """
-        if len(arguments.sequence(x, "x", "q and v")) != 2:
-            raise ArgumentError(f"x has {len(x)} entries, expected q and v")
-        q, v = x
+        q, v = state_pair(x)
         return self.options().step(q, v, force_of_controls(self.model, u, self.dofs))
 
     def with_smoothing(self, smoothing: ArrayLike) -> ContactShooting:
@@ -119,10 +118,11 @@ class ContactShooting(eqx.Module):
             for x in (self.dt, self.smoothing, self.regularisation, self.recovery)
         )
         scene, relative = self.scene.astype(self.model.dtype), 1.0
-        if self.load is not None:
+        if self.load is not None and scene.size:
             assert scene.inverse_inertia is not None  # `contact_shooting` computes it
             load = jnp.asarray(self.load, self.model.dtype)
             relative = load * jnp.mean(scene.inverse_inertia.contacts)
+            relative = jnp.where(relative > 0, relative, 1)  # 0: the robot moves no contact
         material = dataclasses.replace(scene.material, margin=scene.material.margin + s)
         return StepOptions(
             self.model,
@@ -161,16 +161,19 @@ def contact_shooting(
     The state x is (q, v), a state of `state_space(model)`. The first derivatives by x and u are
     analytic (`contact.contact_step_derivatives`). JAX differentiates the program of the step for
     second derivatives, as for `hessian="exact"`, which takes long to compile. Raises ArgumentError
-    for parameters out of their range, and for a dof that is out of range or occurs twice.
+    for parameters out of their range, for a servo with arrays of another shape or with entries that
+    are not finite, and for a dof that is out of range or occurs twice.
     """
     model = arguments.robot(model)
     if not isinstance(scene, Scene):
         raise ArgumentError(f"scene is {scene!r}, expected a contact.Scene")
-    dt, regularisation = _positive(dt, "dt"), _positive(regularisation, "regularisation")
+    dt = positive_number(dt, "dt")
+    regularisation = positive_number(regularisation, "regularisation")
     if servo is not None:
-        arguments.require_type(servo, "servo", Servo)
+        require_servo(model, servo)
+        servo.control.checked_values(model, "servo.control.")
     if load is not None:
-        load = _positive(load, "load")
+        load = positive_number(load, "load")
     if scene.inverse_inertia is None:
         scales = inverse_inertias(model, scene)
         scene = dataclasses.replace(scene, inverse_inertia=scales)
@@ -185,12 +188,6 @@ def contact_shooting(
         load,
         checked_dofs(model, dofs),
     )
-
-
-def _positive(x: ArrayLike, name: str) -> arguments.Parameter:
-    x = arguments.parameter(x, name, ())
-    arguments.require(x, arguments.POSITIVE.holds, name, arguments.POSITIVE.expected)
-    return x
 
 
 def _not_negative(x: ArrayLike, name: str) -> arguments.Parameter:

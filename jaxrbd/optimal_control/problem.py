@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, PyTree
 
 from ..constraints import ConstrainedDynamics, Constraint, constrained_dynamics
+from ..constraints.implicit import require_stabilisation
 from ..constraints.rows import checked_constraints
 from ..errors import ArgumentError
 from ..integrators.analytic_acceleration import analytic_acceleration
@@ -149,7 +150,7 @@ class ShootingStep(eqx.Module):
 
     def __call__(self, t: ArrayLike, x: PyTree, u: Array, p: PyTree) -> PyTree:
         """The state (q, v) after a step from the state x = (q, v) with the control u."""
-        q, v = x
+        q, v = state_pair(x)
 
         def dynamics(q, v):
             return self.acceleration(t, q, v, u, p)
@@ -165,19 +166,34 @@ def shooting_step(
     - `acceleration(t, q, v, u, p)`: the acceleration (nv,) of the robot, with t, u and p as in
       `Problem`; for example `joint_torques(model)`;
     - `integrator`: a step of `jaxrbd.integrators`;
-    - `dt` in s.
+    - `dt` in s, more than 0.
 
     The state x is (q, v), a state of `state_space(model)`. Raises ArgumentError if acceleration or
-    integrator is no function, or if acceleration cannot be called as above.
+    integrator is no function, if acceleration cannot be called as above, and for another dt.
     """
     _require_callable("acceleration", acceleration, "(t, q, v, u, p)")
     _require_callable("integrator", integrator)
     return ShootingStep(
         arguments.robot(model),
         as_module(acceleration),
-        arguments.parameter(dt, "dt", ()),
+        positive_number(dt, "dt"),
         integrator,
     )
+
+
+def positive_number(x: ArrayLike, name: str) -> arguments.Parameter:
+    """x as an array (). Raises ArgumentError, unless it is a finite number above 0 or traced."""
+    x = arguments.parameter(x, name, ())
+    arguments.require(x, arguments.POSITIVE.holds, name, arguments.POSITIVE.expected)
+    return x
+
+
+def state_pair(x: PyTree) -> tuple[Array, Array]:
+    """The pair (q, v) of a state. Raises ArgumentError for an x that is no pair."""
+    pair = arguments.sequence(x, "x", "q and v")
+    if len(pair) != 2:
+        raise ArgumentError(f"x has {len(pair)} entries, expected q and v")
+    return pair
 
 
 class JointTorques(eqx.Module):
@@ -192,7 +208,7 @@ class JointTorques(eqx.Module):
 
     def __call__(self, t: ArrayLike, q: Array, v: Array, u: Array, p: PyTree) -> Array:
         """The acceleration (nv,) of the state q, v under the forces u."""
-        if self.constraints:
+        if self.constraints or self.active is not None or self.impact is not None:
             return self.constrained(t, q, v, u, p).acceleration
         return analytic_acceleration(self.model, q, v, force_of_controls(self.model, u, self.dofs))
 
@@ -257,16 +273,19 @@ def joint_torques(
 
     The first derivatives are analytic (`forward_dynamics_derivatives`,
     `constrained_dynamics_derivatives`). Raises ArgumentError for a dof that is out of range or
-    occurs twice, for constraints that are no `Constraint`, and if active or impact is no function.
+    occurs twice, for constraints that are no `Constraint`, for a stabilisation that is no rate and
+    no pair of gains, and if active or impact cannot be called as above.
     """
     dofs = checked_dofs(model, dofs)
     for name, function in (("active", active), ("impact", impact)):
         if function is not None:
-            _require_callable(name, function)
+            _require_callable(name, function, "(t, p)")
+    stabilisation = arguments.parameter(stabilisation, "stabilisation")
+    require_stabilisation("stabilisation", stabilisation)
     return JointTorques(
         model,
         checked_constraints(constraints),
-        arguments.parameter(stabilisation, "stabilisation"),
+        stabilisation,
         None if active is None else as_module(active),
         None if impact is None else as_module(impact),
         dofs,
