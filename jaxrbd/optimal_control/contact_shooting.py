@@ -118,11 +118,12 @@ class ContactShooting(eqx.Module):
             for x in (self.dt, self.smoothing, self.regularisation, self.recovery)
         )
         scene, relative = self.scene.astype(self.model.dtype), 1.0
-        if self.load is not None and scene.size:
+        if self.load is not None:
             assert scene.inverse_inertia is not None  # `contact_shooting` computes it
             load = jnp.asarray(self.load, self.model.dtype)
-            relative = load * jnp.mean(scene.inverse_inertia.contacts)
-            relative = jnp.where(relative > 0, relative, 1)  # 0: the robot moves no contact
+            inverse = jnp.mean(scene.inverse_inertia.contacts)
+            # 0, or the mean of no contact, which is NaN: the robot moves no contact.
+            relative = jnp.where(inverse > 0, load * inverse, 1)
         material = dataclasses.replace(scene.material, margin=scene.material.margin + s)
         return StepOptions(
             self.model,
