@@ -4,6 +4,7 @@ The hook `site_pages.py` calls `write_pages` when the site is built, and adds a 
 motion.
 """
 
+import functools
 import pathlib
 import sys
 
@@ -72,7 +73,21 @@ def pendulums():
     return model, jax.jit(jax.vmap(simulate))(jnp.linspace(2.8, 2.88, 5)), 0.01
 
 
-MOTIONS = {"landing": landing, "circle": circle, "pendulums": pendulums}
+def stored(name, robot):
+    """A motion of `benchmarks/studies/legged_motions.py`, which takes minutes to compute."""
+    q = np.load(pathlib.Path(__file__).parent / "motions" / f"{name}.npy")
+    return jaxrbd.load_robot(robot), q, 0.025
+
+
+MOTIONS = {
+    "landing": landing,
+    "circle": circle,
+    "pendulums": pendulums,
+    "stand_up": functools.partial(stored, "stand_up", "quadruped"),
+    "turn": functools.partial(stored, "turn", "quadruped"),
+    "trot": functools.partial(stored, "trot", "quadruped"),
+    "catch": functools.partial(stored, "catch", "humanoid"),
+}
 
 
 def write_pages(folder):
@@ -102,7 +117,15 @@ def write_pictures(folder):
 
 
 # the indices of the frames of each picture, and the camera
-FRAMES = {"landing": (0, 35, 60, 499), "circle": (5, 45, 85, 120), "pendulums": (0, 70, 250, 480)}
+FRAMES = {
+    "landing": (0, 35, 60, 499),
+    "circle": (5, 45, 85, 120),
+    "pendulums": (0, 70, 250, 480),
+    "stand_up": (0, 4, 8, 40),
+    "turn": (0, 14, 27, 40),
+    "trot": (0, 14, 27, 40),
+    "catch": (0, 12, 24, 40),
+}
 CAMERAS = {
     "landing": {"target": (0.1, 0.0, 0.33), "distance": 1.5},
     "circle": {"target": (0.15, 0.0, 0.45), "distance": 2.2},
@@ -112,6 +135,10 @@ CAMERAS = {
         "camera": (0.3, -1.0, 0.1),
         "ground": False,
     },
+    "stand_up": {"target": (0.0, 0.0, 0.2), "distance": 1.4},
+    "turn": {"target": (0.0, 0.0, 0.2), "distance": 1.4},
+    "trot": {"target": (0.2, 0.0, 0.2), "distance": 1.6, "camera": (0.3, -1.0, 0.15)},
+    "catch": {"target": (0.15, 0.0, 0.8), "distance": 3.2},
 }
 
 if __name__ == "__main__":

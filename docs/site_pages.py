@@ -126,12 +126,13 @@ def documented_names():
 def gallery_pages():
     """The pages of the motions of docs/gallery.py; empty without viser.
 
-    The pages stay in .cache until the script or the package changes.
+    The pages stay in .cache until the script, its stored motions or the package change.
     """
     if importlib.util.find_spec("viser") is None:
         return []
     script = ROOT / "docs" / "gallery.py"
-    sources = sorted((ROOT / "jaxrbd").rglob("*.py"))
+    stored = (ROOT / "docs" / "motions").glob("*.npy")
+    sources = [*sorted(stored), *sorted((ROOT / "jaxrbd").rglob("*.py"))]
     seal = hashlib.sha256(b"".join(path.read_bytes() for path in [script, *sources])).hexdigest()
     folder = ROOT / ".cache" / f"gallery-{seal[:16]}"
     if not folder.exists():

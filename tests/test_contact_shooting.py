@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-from benchmarks.studies import contact_mpc
+from benchmarks.studies import contact_motions, contact_mpc, legged_motions
 from jaxrbd import contact, optimal_control as oc
 from jaxrbd.actuators import PD
 from jaxrbd.collision import PlacedShape, Sphere
@@ -255,3 +255,21 @@ def test_a_controller_finds_a_trot():
     together = np.corrcoef(np.asarray(heights(q[40:])).T)
     assert min(together[0, 3], together[1, 2]) > 0.3 > 0 > together[0, 1]
     assert np.ptp(q[40:, 2]) < 0.05
+
+
+@pytest.mark.slow
+def test_a_quadruped_stands_up():
+    """It lies on its trunk, and no schedule states a contact; also with half the time step."""
+    motion = legged_motions.motions()["stand_up"]
+    problem, half = motion.problem(motion.dt), motion.problem(motion.dt / 2)
+    x0, goal, guess = motion.start(np.random.default_rng(7))
+    found = oc.solve_contacts(problem, x0, goal, guess, motion.smoothing, motion.iterations)
+    solution, last = found.solution, jax.tree.map(lambda x: x[-1], found.solution.xs)
+    assert np.max(np.abs(motion.error(last, goal))) < 5e-3
+    halved = contact_motions.half_steps(half, x0, solution)
+    assert np.max(np.abs(motion.error(halved, goal))) < 0.02
+    assert solution.residuals.defects < 1e-9
+    assert found.penetration < 5e-3
+    assert x0[0][2] < 0.07
+    assert last[0][2] > 0.3
+    assert np.max(np.abs(last[1])) < 0.5  # it stands still

@@ -5,6 +5,7 @@ import pathlib
 import re
 
 import jax
+import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ PROGRAMS = {
     "long_chains.md": 1,
     "add_a_joint.md": 3,
     "contact_motions.md": 2,
+    "free_time.md": 2,
     "distances.md": 4,
     "exchange.md": 4,
     "integrators.md": 1,
@@ -39,6 +41,7 @@ PROGRAMS = {
 }
 LOOPS = {
     "distances.md": 1,
+    "free_time.md": 1,
     "legged_environment.md": 2,
     "mjcf.md": 1,
     "muscles.md": 1,
@@ -173,3 +176,22 @@ def test_the_motions_of_the_gallery(tmp_path):
     _, q, _ = script.pendulums()
     assert np.ptp(q[:, 0], axis=0).max() < 0.1
     assert np.ptp(q[:, -1], axis=0).max() > 1
+
+    forward, left = np.array([0.4, 0.0]), np.array([0, 0, np.sin(np.pi / 8), np.cos(np.pi / 8)])
+    for name, place, quaternion in (
+        ("stand_up", 0 * forward, [0, 0, 0, 1]),
+        ("turn", 0 * forward, left),
+        ("trot", forward, [0, 0, 0, 1]),
+    ):
+        model, q, _ = script.MOTIONS[name]()
+        np.testing.assert_allclose(q[-1, :2], place, atol=0.02)
+        np.testing.assert_allclose(q[-1, 3:7], quaternion, atol=0.02)
+        assert 0.3 < q[-1, 2] < 0.35
+        assert (q[0, 2] < 0.1) == (name == "stand_up")
+
+    model, q, _ = script.MOTIONS["catch"]()
+    com = jax.vmap(jaxrbd.center_of_mass, (None, 0))(model, jnp.asarray(q, model.dtype))
+    soles = [name for name in model.frame_names if name.endswith("_sole")]
+    feet = [jaxrbd.frame_placement(model, jnp.asarray(q[-1], model.dtype), x).p for x in soles]
+    np.testing.assert_allclose(com[-1, :2], np.mean(feet, axis=0)[:2], atol=0.02)
+    assert np.linalg.norm(com[-1, :2] - com[0, :2]) > 0.1  # it had to step

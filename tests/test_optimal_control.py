@@ -120,6 +120,45 @@ def test_spaces_retract_and_return():
     np.testing.assert_array_equal(plain.difference(jnp.ones(3), jnp.arange(3.0)), [-1, 0, 1])
     np.testing.assert_array_equal(plain.checked([1.0, 2.0, 3.0], "x"), [1, 2, 3])
 
+    both, x = oc.product_space(plain, space), (jnp.arange(3.0), (q, v))
+    change = jnp.concatenate([dx[:3], dx])
+    moved = both.retract(both.checked(x, "x"), change)
+    np.testing.assert_array_equal(moved[0], x[0] + dx[:3])
+    close(jnp.concatenate(moved[1]), jnp.concatenate([q_moved, v_moved]), 1e-14)
+    close(both.difference(x, moved), change, 1e-12)
+    assert both.size == 3 + space.size
+    for got, expected in zip(jax.tree.leaves(both.move(x, dx[:3], *parts)), jax.tree.leaves(moved)):
+        close(got, expected, 1e-14)
+
+
+def test_the_shortest_duration():
+    """A mass m goes from rest to rest by the distance d under a force F: 2 sqrt(m d / F)."""
+
+    def step(t, x, u, p):
+        (y, w), T = x
+        T = jnp.where(t == 0, u[1:], T)
+        w = w + T / 20 * u[:1]
+        return (y + T / 20 * w, w), T
+
+    def cost(t, x, u, p):
+        T = jnp.where(t == 0, u[1:], x[1])
+        return jnp.concatenate([1e-4 * u[:1], jnp.sqrt(2 * T / 20), 0.1 * (u[1:] - T)])
+
+    def last(x, p):
+        (y, w), _ = x
+        return jnp.concatenate([y - 1, w]), None
+
+    line = oc.vector_space(1)
+    space = oc.product_space(oc.product_space(line, line), line)
+    bounds = jnp.array([-4.0, 0.01]), jnp.array([4.0, 20.0])
+    problem = oc.Problem(space, step, cost, control_bounds=bounds, terminal=last)
+    zero = jnp.zeros(1)
+    for first in (0.2, 5.0):
+        guess = jnp.tile(jnp.array([0.0, first]), (20, 1))
+        found = solve(problem, ((zero, zero), jnp.array([first])), None, guess)
+        assert found.status == oc.Status.CONVERGED
+        close(found.xs[1][-1], [1.0], 1e-5)
+
 
 # --------------------------------------------------------------------------------- unconstrained
 

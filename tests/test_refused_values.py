@@ -268,6 +268,16 @@ REFUSED = {
     "stabilisation is [nan  1.], expected finite": lambda: optimal_control.joint_torques(
         ARM, constraints=[constraints.point(None, TIP)], stabilisation=[np.nan, 1.0]
     ),
+    "product_space has no spaces": lambda: optimal_control.product_space(),
+    "spaces[1] is 'int', expected a Space": lambda: optimal_control.product_space(
+        optimal_control.vector_space(1), 3
+    ),
+    "x has 3 entries, expected 2 states": lambda: optimal_control.product_space(
+        *[optimal_control.vector_space(1)] * 2
+    ).checked(np.ones((3, 1)), "x"),
+    "x[1] has shape (2,)": lambda: optimal_control.product_space(
+        *[optimal_control.vector_space(1)] * 2
+    ).checked((np.ones(1), np.ones(2)), "x"),
     "stabilisation is None, expected an array": lambda: constrained(stabilisation=None),
     "active is [None], expected an array": lambda: constrained(active=[None]),
     "active is [nan], expected bool or numbers, not NaN": lambda: constrained(active=[np.nan]),

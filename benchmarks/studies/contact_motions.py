@@ -1,7 +1,7 @@
 """Motions that find their contacts: from cold guesses, with random starts.
 
     python -m benchmarks.studies.contact_motions
-    python -m benchmarks.studies.contact_motions --motions push --starts 5
+    python -m benchmarks.studies.contact_motions --motions push --starts 5 --save FOLDER
 
 - push: a finger on two slides pushes a box along the ground to a place. The start of the finger,
   the goal and the guess are random. A term of the cost draws the finger to the side of the box;
@@ -13,16 +13,20 @@
 - step: the same leg jumps 0.7 m forward onto a step of 0.2 m, and stands there.
 
 The guess is a constant force that carries the weight, plus noise: nothing states when a contact
-begins. A motion counts if its last positions are within 0.02 m and rad of the goal. The table has
-the largest depth, the complementarity, and the distance from the goal with half the time step:
-each control acts for two steps, and the gains of the solution correct the motion.
+begins. A servo holds the hip and the length of the leg, and the controls are added to its forces.
+A motion counts if its last positions are within 0.02 m and rad of the goal. The rows have the
+largest depth, the complementarity, and the distance from the goal with half the time step: each
+control acts for two steps, and the gains of the solution correct the motion. With `--save`, the
+configurations of the first start are stored in a file for each motion.
 """
 
 from __future__ import annotations
 
 import functools
+import pathlib
 import time
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -31,10 +35,11 @@ import numpy as np
 
 import jaxrbd
 from benchmarks.studies import common
-from jaxrbd import contact, optimal_control as oc
+from jaxrbd import actuators, contact, optimal_control as oc
 from jaxrbd.collision import Box, PlacedShape, Sphere
 from jaxrbd.joints import Planar, Prismatic, Revolute
 from jaxrbd.model import JointSpec, Link, link_inertia
+from jaxrbd.optimal_control.contact_shooting import SMOOTHING
 
 X, Y, Z = np.eye(3)
 DT, STAGES = 0.03, 40
@@ -42,6 +47,24 @@ HALF, TIP = 0.1, 0.03  # half the width of the box, and the radius of the finger
 CARRIED = 0.4 * 9.81  # the weight of the finger in N
 STEP_AT, FOOT = 0.35, 0.05  # where the step is, and the radius of the foot, in m
 WEIGHT = 3.3 * 9.81  # the weight that the leg carries in N
+POSTURE = 0.0, 0.45 + FOOT, 0.0, 0.4  # q that the servo of the leg tracks
+
+
+class Motion(NamedTuple):
+    """A motion of a study.
+
+    - `problem(dt)`: the problem with the time step dt;
+    - `start(random)`: the state at the start, the parameters p and the guess of the controls;
+    - `error(x, p)`: the distance of the last state x from the goal, in m and rad;
+    - `dt` in s, and the arguments `smoothing` and `iterations` of `solve_contacts`.
+    """
+
+    problem: Callable[[float], oc.Problem]
+    start: Callable[[np.random.Generator], tuple[Any, Any, jax.Array]]
+    error: Callable[[Any, Any], jax.Array]
+    dt: float = DT
+    smoothing: tuple[float, ...] = SMOOTHING
+    iterations: int = 25
 
 
 def body(name: str, mass: float, half: float) -> Link:
@@ -91,8 +114,8 @@ def push_start(random):
     return x0, goal, jnp.array([0.0, CARRIED]) + random.normal(size=(STAGES, 2))
 
 
-def push_error(q, goal):
-    return q[2:] - jnp.array([goal[0], HALF, 0.0])
+def push_error(x, goal):
+    return x[0][2:] - jnp.array([goal[0], HALF, 0.0])
 
 
 class Ledge(eqx.Module):
@@ -137,10 +160,12 @@ def leg_on_slides(dt: float) -> oc.Problem:
 
     def last(x, goal):
         q, v = x
-        return jnp.concatenate([10 * (q - goal.q), goal.stop * v])
+        return jnp.concatenate([30 * (q - goal.q), goal.stop * v])
 
     bounds = np.array([30.0, 120.0])
-    dynamics = oc.contact_shooting(model, scene, dt, dofs=(2, 3))
+    gains = actuators.PD([0.0, 0.0, 15.0, 250.0], [0.0, 0.0, 1.5, 15.0], np.full(4, np.inf))
+    servo, load = contact.Servo(gains, np.array(POSTURE)), jaxrbd.total_mass(model)
+    dynamics = oc.contact_shooting(model, scene, dt, dofs=(2, 3), servo=servo, load=load)
     return oc.Problem(oc.state_space(model), dynamics, cost, last, control_bounds=(-bounds, bounds))
 
 
@@ -166,8 +191,8 @@ def jump_start(q, stop, height, random):
     return x0, Landing(jnp.array(q), jnp.asarray(stop), jnp.asarray(height)), guess
 
 
-def jump_error(q, goal):
-    return q - goal.q
+def jump_error(x, goal):
+    return x[0] - goal.q
 
 
 def hop(dt: float) -> oc.Problem:
@@ -201,12 +226,11 @@ def hop_start(random):
 
 IN_THE_AIR = functools.partial(jump_start, (0.4, 0.95, 0.0, 0.35), 0.1, 0.0)
 ON_THE_STEP = functools.partial(jump_start, (0.7, 0.65, 0.0, 0.4), 1.0, 0.2)
-# The problem for a time step, the start of a random generator, and the error of the last q.
 MOTIONS = {
-    "push": (push, push_start, push_error),
-    "hop": (hop, hop_start, lambda q, goal: q - goal),
-    "jump": (functools.partial(jump, height=0.0), IN_THE_AIR, jump_error),
-    "step": (functools.partial(jump, height=0.2), ON_THE_STEP, jump_error),
+    "push": Motion(push, push_start, push_error),
+    "hop": Motion(hop, hop_start, lambda x, goal: x[0] - goal),
+    "jump": Motion(functools.partial(jump, height=0.0), IN_THE_AIR, jump_error),
+    "step": Motion(functools.partial(jump, height=0.2), ON_THE_STEP, jump_error),
 }
 
 
@@ -215,7 +239,8 @@ def half_steps(problem: oc.Problem, x0, solution: oc.Solution):
     """The last state of the motion with feedback, whose steps are half as long as those of x."""
     assert problem.control_bounds is not None
     space, (lower, upper) = problem.space, problem.control_bounds
-    before, after = (jax.tree.map(lambda x, i=i: x[i:][:STAGES], solution.xs) for i in (0, 1))
+    stages = len(solution.us)
+    before, after = (jax.tree.map(lambda x, i=i: x[i:][:stages], solution.xs) for i in (0, 1))
     middle = jax.vmap(lambda x, y: space.retract(x, space.difference(x, y) / 2))(before, after)
 
     def stage(x, row):
@@ -229,33 +254,37 @@ def half_steps(problem: oc.Problem, x0, solution: oc.Solution):
 
 
 @jax.jit
-def contact_forces(dynamics: oc.ContactShooting, solution: oc.Solution):
-    """The sizes (N, n) of the forces on the contacts in N."""
+def contacts_and_forces(dynamics: oc.ContactShooting, solution: oc.Solution):
+    """Whether each contact has a force (N, n), and the sums (N, nv) of servo and control in N m."""
     xs = jax.tree.map(lambda x: x[:-1], solution.xs)
     found = jax.vmap(dynamics.step)(xs, solution.us)
-    return jnp.linalg.norm(found.impulse, axis=-1) / DT
+    forces = found.joint_impulse.servo / dynamics.dt
+    touching = jnp.linalg.norm(found.impulse, axis=-1) / dynamics.dt > 1e-6
+    return touching, forces.at[:, jnp.array(dynamics.dofs)].add(solution.us)
 
 
-def main() -> None:
-    args = common.options(__doc__, motions=tuple(MOTIONS), starts=5)
-    common.start()
+def report(motions: Mapping[str, Motion], starts: int, folder: str) -> None:
+    """Solve the motions, and print a row per start. Store the first ones in a folder, unless ""."""
     print("seconds and iterations of one solve; the first solve of a motion compiles too\n")
-    for name in args.motions:
-        make, start, error = MOTIONS[name]
-        problem, half, arrived = make(DT), make(DT / 2), 0
-        for seed in range(args.starts):
-            x0, goal, guess = start(np.random.default_rng(seed))
+    for name, motion in motions.items():
+        problem, half, arrived = motion.problem(motion.dt), motion.problem(motion.dt / 2), 0
+        for seed in range(starts):
+            x0, p, guess = motion.start(np.random.default_rng(seed))
             begin, begin_cpu = time.perf_counter(), time.process_time()
-            found = jax.block_until_ready(oc.solve_contacts(problem, x0, goal, guess))
+            found = jax.block_until_ready(
+                oc.solve_contacts(problem, x0, p, guess, motion.smoothing, motion.iterations)
+            )
             seconds, cpu = time.perf_counter() - begin, time.process_time() - begin_cpu
-            solution = found.solution
-            last = jax.tree.map(lambda x: x[-1], solution.xs)
-            off = float(jnp.max(jnp.abs(error(last[0], goal))))
-            at_half = half_steps(half, x0, solution)
-            off_half = float(jnp.max(jnp.abs(error(at_half[0], goal))))
-            forces = contact_forces(problem.dynamics, solution)
-            touching = np.asarray(forces[:, -1] > 1e-6)
+            solution, last = found.solution, jax.tree.map(lambda x: x[-1], found.solution.xs)
+            off, off_half = (
+                float(jnp.max(jnp.abs(motion.error(x, p))))
+                for x in (last, half_steps(half, x0, solution))
+            )
+            touching, forces = contacts_and_forces(problem.dynamics, solution)
             arrived += off < 0.02
+            if folder and seed == 0:
+                path = pathlib.Path(folder) / f"{name}.npy"
+                np.save(path, np.asarray(solution.xs[0], np.float32))
             print(
                 f"{name} {seed}: error {off:.1e}, at half the step {off_half:.1e}, "
                 f"cost {float(solution.cost):.4f}, status {oc.Status(int(solution.status)).name}, "
@@ -263,11 +292,21 @@ def main() -> None:
                 f"defects {float(solution.residuals.defects):.0e}, "
                 f"replay {float(found.replay_error):.0e}, depth {float(found.penetration):.1e} m, "
                 f"complementarity {float(found.complementarity):.1e} N m, "
+                f"last speed {float(jnp.max(jnp.abs(last[1]))):.2f}, "
+                f"largest joint force {float(jnp.max(jnp.abs(forces))):.0f}, "
                 f"{int(jnp.sum(found.iterations))} iterations, {seconds:.1f} s ({cpu:.1f} s of "
-                f"processors), last contact in stages {''.join('.x'[int(t)] for t in touching)}",
+                f"processors)",
                 flush=True,
             )
-        print(f"{name}: {arrived} of {args.starts} arrive\n", flush=True)
+            for contact_touches in np.asarray(touching).T:
+                print("    " + "".join(".x"[int(x)] for x in contact_touches))
+        print(f"{name}: {arrived} of {starts} arrive\n", flush=True)
+
+
+def main() -> None:
+    args = common.options(__doc__, motions=tuple(MOTIONS), starts=5, save="")
+    common.start()
+    report({name: MOTIONS[name] for name in args.motions}, args.starts, args.save)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,15 @@ from .lqr import LqrSolution, LqrStages, lqr
 from .problem import JointTorques, Problem, ShootingStep, joint_torques, shooting_step
 from .solution import Solution, follow, kkt_residual, shift, solve
 from .solver import History, Status
-from .spaces import RobotStateSpace, Space, VectorSpace, state_space, vector_space
+from .spaces import (
+    ProductSpace,
+    RobotStateSpace,
+    Space,
+    VectorSpace,
+    product_space,
+    state_space,
+    vector_space,
+)
 from .stages import Multipliers, Residuals
 
 __all__ = [
@@ -22,6 +30,7 @@ __all__ = [
     "LqrStages",
     "Multipliers",
     "Problem",
+    "ProductSpace",
     "Residuals",
     "RobotStateSpace",
     "ShootingStep",
@@ -34,6 +43,7 @@ __all__ = [
     "joint_torques",
     "kkt_residual",
     "lqr",
+    "product_space",
     "shift",
     "shooting_step",
     "solve",

@@ -6,6 +6,7 @@ import abc
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import PyTree
 
@@ -117,6 +118,46 @@ class RobotStateSpace(Space):
         return q, arguments.velocity(self.model, x[1], f"{name}[1]")
 
 
+class ProductSpace(Space):
+    """The tuples of one state per factor; `product_space` makes it.
+
+    A tangent vector consists of those of the factors, one after another.
+    """
+
+    factors: tuple[Space, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(space.size for space in self.factors)
+
+    @property
+    def parts(self):
+        return tuple(n for space in self.factors for n in space.parts)
+
+    def retract(self, x, dx):
+        ends = np.cumsum(self.parts)
+        return self.move(x, *jnp.split(dx, ends[:-1]))
+
+    def move(self, x, *parts):
+        rest = iter(parts)
+        return tuple(
+            space.move(y, *(next(rest) for _ in space.parts)) for space, y in zip(self.factors, x)
+        )
+
+    def difference(self, x0, x1):
+        factors = zip(self.factors, x0, x1)
+        return jnp.concatenate([space.difference(y0, y1) for space, y0, y1 in factors])
+
+    def checked(self, x, name):
+        states, n = arguments.sequence(x, name, "states"), len(self.factors)
+        if len(states) != n:
+            raise ArgumentError(f"{name} has {len(states)} entries, expected {n} states")
+        return tuple(
+            space.checked(y, f"{name}[{i}]")
+            for i, (space, y) in enumerate(zip(self.factors, states))
+        )
+
+
 def state_space(model: Model) -> RobotStateSpace:
     """The space of the states (q, v) of a robot, with tangent vectors (2 nv,)."""
     return RobotStateSpace(arguments.robot(model))
@@ -128,4 +169,26 @@ def vector_space(n: int) -> VectorSpace:
     return VectorSpace(n)
 
 
-__all__ = ["RobotStateSpace", "Space", "VectorSpace", "state_space", "vector_space"]
+def product_space(*spaces: Space) -> ProductSpace:
+    """The space of tuples with one state of each space.
+
+    For example, `product_space(state_space(model), vector_space(1))` has the states ((q, v), z),
+    with a number z (1,) that the solver chooses, such as the duration of the motion. Raises
+    ArgumentError for no spaces, and for an object that is no `Space`.
+    """
+    if not spaces:
+        raise ArgumentError("product_space has no spaces, expected at least one")
+    for i, space in enumerate(spaces):
+        arguments.require_type(space, f"spaces[{i}]", Space)
+    return ProductSpace(spaces)
+
+
+__all__ = [
+    "ProductSpace",
+    "RobotStateSpace",
+    "Space",
+    "VectorSpace",
+    "product_space",
+    "state_space",
+    "vector_space",
+]
