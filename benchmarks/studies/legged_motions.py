@@ -186,15 +186,15 @@ def humanoid(dt: float) -> oc.Problem:
             0.02 * v[6:],
             (low(heights, 0.02)[:, None] * slips).ravel(),
         ]
-        return jnp.concatenate(residuals), kinematics
+        return jnp.concatenate(residuals), kinematics, heights
 
     def cost(t, x, u, p):
         return DT**0.5 * jnp.concatenate([of_state(x)[0], 0.5 * (u - hold) / effort])
 
     def last(x, p):
-        residuals, kinematics = of_state(x)
+        residuals, kinematics, heights = of_state(x)
         q, v = x
-        rest = [20 * balance(kinematics), v[:6], 0.2 * v[6:], q[7:] - home[7:]]
+        rest = [20 * balance(kinematics), 20 * heights, v[:6], 0.2 * v[6:], q[7:] - home[7:]]
         return jnp.concatenate([residuals, *rest])
 
     bounds = jnp.asarray(effort)
