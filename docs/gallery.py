@@ -124,7 +124,7 @@ FRAMES = {
     "stand_up": (0, 4, 8, 40),
     "turn": (0, 14, 27, 40),
     "trot": (0, 14, 27, 40),
-    "catch": (0, 12, 24, 40),
+    "catch": (0, 8, 16, 40),
 }
 CAMERAS = {
     "landing": {"target": (0.1, 0.0, 0.33), "distance": 1.5},
@@ -138,7 +138,7 @@ CAMERAS = {
     "stand_up": {"target": (0.0, 0.0, 0.2), "distance": 1.4},
     "turn": {"target": (0.0, 0.0, 0.2), "distance": 1.4},
     "trot": {"target": (0.2, 0.0, 0.2), "distance": 1.6, "camera": (0.3, -1.0, 0.15)},
-    "catch": {"target": (0.15, 0.0, 0.8), "distance": 3.2},
+    "catch": {"target": (-0.05, -0.05, 0.85), "distance": 3.9},
 }
 
 if __name__ == "__main__":
