@@ -138,7 +138,7 @@ CAMERAS = {
     "stand_up": {"target": (0.0, 0.0, 0.2), "distance": 1.4},
     "turn": {"target": (0.0, 0.0, 0.2), "distance": 1.4},
     "trot": {"target": (0.2, 0.0, 0.2), "distance": 1.6, "camera": (0.3, -1.0, 0.15)},
-    "catch": {"target": (-0.05, -0.05, 0.85), "distance": 3.9},
+    "catch": {"target": (-0.05, -0.05, 0.85), "distance": 4.8},
 }
 
 if __name__ == "__main__":

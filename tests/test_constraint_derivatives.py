@@ -438,6 +438,23 @@ def test_bad_arguments():
         con.constrained_dynamics(model, q, v, tau, (PLANES,), stabilisation=np.ones(3))
 
 
+def test_traced_phases_that_are_nan_give_nan():
+    model = rbd.load_robot("double_pendulum")
+    q, tip = jnp.ones(2), con.point(None, model.frame_names[-1])
+
+    @jax.jit
+    def evaluate(active, impact):
+        moved = con.constrained_dynamics(model, q, q, q, [tip], active=active, impact=impact)
+        return moved.acceleration, con.impact(model, q, q, [tip], active=active).velocity
+
+    one, nan = jnp.ones(()), jnp.full((), jnp.nan)
+    for active, impact in ((nan, 0 * one), (nan, one), (one, nan)):
+        acceleration, velocity = evaluate(active[None], impact)
+        assert np.all(np.isnan(acceleration))
+        assert np.all(np.isnan(velocity)) == np.isnan(active)
+    assert all(np.all(np.isfinite(x)) for x in evaluate(one[None], one))
+
+
 @pytest.mark.slow
 def test_a_negative_stabilisation_gives_nan():
     model = robots()

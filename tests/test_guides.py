@@ -41,7 +41,6 @@ PROGRAMS = {
 }
 LOOPS = {
     "distances.md": 1,
-    "free_time.md": 1,
     "legged_environment.md": 2,
     "mjcf.md": 1,
     "muscles.md": 1,

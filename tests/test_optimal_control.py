@@ -138,7 +138,7 @@ def test_the_shortest_duration():
         (y, w), T = x
         T = jnp.where(t == 0, u[1:], T)
         w = w + T / 20 * u[:1]
-        return (y + T / 20 * w, w), T
+        return [[y + T / 20 * w, w], T]  # lists become tuples
 
     def cost(t, x, u, p):
         T = jnp.where(t == 0, u[1:], x[1])
@@ -1270,7 +1270,7 @@ def test_functions_with_other_arguments_are_refused(monkeypatch):
         "active is 3, expected a function": lambda: oc.joint_torques(model, active=3),
         "impact is 3, expected a function": lambda: oc.joint_torques(model, impact=3),
         "dynamics is None, expected a function": lambda: oc.Problem(space, None, stage),
-        "space is 2, expected a state_space": lambda: oc.Problem(2, stage, stage),
+        "space is 2, expected a Space": lambda: oc.Problem(2, stage, stage),
     }.items():
         with pytest.raises(ArgumentError, match=message):
             call()

@@ -268,6 +268,16 @@ REFUSED = {
     "stabilisation is [nan  1.], expected finite": lambda: optimal_control.joint_torques(
         ARM, constraints=[constraints.point(None, TIP)], stabilisation=[np.nan, 1.0]
     ),
+    "frame_b is an array of shape (3,), expected the name": lambda: constraints.point(
+        TIP, Q[[0] * 3]
+    ),
+    "x[0] is a tuple, expected q": lambda: shot(((Q, Q), np.ones(1))),
+    "dx has shape (3,), expected (2,)": lambda: optimal_control.product_space(
+        *[optimal_control.vector_space(1)] * 2
+    ).retract((np.ones(1), np.ones(1)), np.ones(3)),
+    "move has 1 parts, expected 2": lambda: optimal_control.product_space(
+        *[optimal_control.vector_space(1)] * 2
+    ).move((np.ones(1), np.ones(1)), np.ones(1)),
     "product_space has no spaces": lambda: optimal_control.product_space(),
     "spaces[1] is 'int', expected a Space": lambda: optimal_control.product_space(
         optimal_control.vector_space(1), 3

@@ -236,7 +236,7 @@ MOTIONS = {
 
 @jax.jit
 def half_steps(problem: oc.Problem, x0, solution: oc.Solution):
-    """The last state of the motion with feedback, whose steps are half as long as those of x."""
+    """The last state with feedback; the steps of `problem` are half as long as the solution's."""
     assert problem.control_bounds is not None
     space, (lower, upper) = problem.space, problem.control_bounds
     stages = len(solution.us)
@@ -255,7 +255,7 @@ def half_steps(problem: oc.Problem, x0, solution: oc.Solution):
 
 @jax.jit
 def contacts_and_forces(dynamics: oc.ContactShooting, solution: oc.Solution):
-    """Whether each contact has a force (N, n), and the sums (N, nv) of servo and control in N m."""
+    """Whether each contact has a force (N, n); sums (N, nv) of servo and control, N or N m."""
     xs = jax.tree.map(lambda x: x[:-1], solution.xs)
     found = jax.vmap(dynamics.step)(xs, solution.us)
     forces = found.joint_impulse.servo / dynamics.dt

@@ -38,6 +38,7 @@ from ..errors import ArgumentError
 from ..joints import as_module
 from ..model import Model, arguments
 from ..model.joint_space import independent_force, motion_subspace
+from ..model.names import described
 from ..spatial import (
     Pose,
     compose,
@@ -61,7 +62,7 @@ class FrameConstraint(Constraint):
       world;
     - `X_a`, `X_b`: poses of A and B in these frames (default: the identity).
 
-    Raises ArgumentError for an X_a or X_b that is no rigid pose.
+    Raises ArgumentError for an X_a or X_b that is no rigid pose, and for a frame that is no name.
 
     Each equation has one multiplier. It is a generalized force on B; the opposite force acts on A.
     The work of both is the multiplier times the change of the error.
@@ -82,6 +83,12 @@ class FrameConstraint(Constraint):
         X_b: Pose | None = None,
     ):
         self.error = as_module(error)
+        for name, frame in (("frame_a", frame_a), ("frame_b", frame_b)):
+            if frame is not None and not isinstance(frame, str) and not arguments.is_integer(frame):
+                raise ArgumentError(
+                    f"{name} is {described(frame)}, expected the name of a frame, or None for the "
+                    "world"
+                )
         self.frame_a, self.frame_b = frame_a, frame_b
         place = f"of the constraint between {frame_a!r} and {frame_b!r}"
         self.X_a = _pose_at() if X_a is None else arguments.pose_parameter(X_a, "X_a", place)

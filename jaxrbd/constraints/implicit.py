@@ -32,6 +32,7 @@ from .rows import (
     acting,
     checked_constraints,
     constraint_blocks,
+    nan_of,
     not_nan,
     split_rows,
     stacked_rows,
@@ -109,8 +110,8 @@ def constrained_dynamics(
     If q is an array, the derivatives with respect to q, v and tau are those of
     `constrained_dynamics_derivatives`.
 
-    Raises ArgumentError for an unknown frame or a negative stabilisation; a traced negative
-    stabilisation gives NaN.
+    Raises ArgumentError for an unknown frame, for a stabilisation that is negative, not finite or
+    of another shape, and for NaN in `active` or `impact`. Traced values out of range give NaN.
     Source: Featherstone (3.17), and chapter 8 (closed loops).
     """
     parameters = _parameters(model, constraints, f_ext, stabilisation, active, impact)
@@ -269,16 +270,19 @@ def _parameters(
     active: ArrayLike | None,
     impact: ArrayLike | None,
 ) -> DynamicsParameters:
-    if impact is not None:
-        impact = truth_values(impact, "impact", ())
+    acts = acting(constraints, active)
+    is_impact = None if impact is None else truth_values(impact, "impact", ())
+    # Bools have no NaN. So a number that is NaN makes the gains and the restitution NaN.
+    unclear = nan_of(active, model.dtype) + nan_of(impact, model.dtype)
+    p, d = _gains(model, stabilisation)
     return DynamicsParameters(
         model,
         checked_constraints(constraints),
         f_ext,
-        _gains(model, stabilisation),
-        acting(constraints, active),
-        impact,
-        jnp.zeros((), model.dtype),
+        (p + unclear, d + unclear),
+        acts,
+        is_impact,
+        unclear,
     )
 
 
@@ -300,4 +304,4 @@ def _impact_parameters(
 ) -> DynamicsParameters:
     parameters = _parameters(model, constraints, None, 0.0, active, True)
     e = arguments.FRACTION.or_nan(arguments.number(model, restitution, "restitution"))
-    return parameters._replace(restitution=e)
+    return parameters._replace(restitution=e + parameters.restitution)

@@ -50,8 +50,16 @@ def truth_values(x: ArrayLike, name: str, shape: tuple[int, ...], entries: str =
     return x.astype(bool)
 
 
+def nan_of(x: ArrayLike | None, dtype: Any) -> Array:
+    """NaN () if x has NaN, else 0."""
+    x = jnp.asarray(False if x is None else x)
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return jnp.zeros((), dtype)
+    return jnp.where(jnp.any(jnp.isnan(x)), jnp.nan, 0).astype(dtype)
+
+
 def not_nan(name: str, values: np.ndarray, model: Any = None) -> None:
-    """Raise ArgumentError, which names the values, if one of them is NaN."""
+    """Raise ArgumentError if a value is NaN: a check of `arguments.compiled`."""
     arguments.require(values, lambda x: x == x, name, "bool or numbers, not NaN")
 
 
@@ -122,6 +130,7 @@ def split_rows(
 
 
 def _with_terms(rows: ConstraintRows) -> ConstraintRows:
+    """The rows with sizes of the terms of K; by default the largest entry of each column of K."""
     if rows.K_terms is not None:
         return rows
     largest = jnp.max(jnp.abs(rows.K), axis=0, initial=0)

@@ -251,7 +251,7 @@ def _servo_law(model: Model, q: Array, dt: Array, servo: Servo) -> ClippedLaw:
         error = difference.unchecked(model, q, jnp.asarray(servo.position))
     else:
         error = jnp.asarray(servo.error)
-    # A bound that is NaN is no bound, so an effort that is NaN makes the gain NaN.
+    # Below, an effort that is not finite is no bound. So NaN as effort makes the gain NaN.
     gain = jnp.where(jnp.isnan(effort), jnp.nan, damping + dt * stiffness)
     driven = gain > 0
     target = (stiffness * error + damping * velocity) / jnp.where(driven, gain, 1)

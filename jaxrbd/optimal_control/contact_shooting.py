@@ -7,14 +7,14 @@ act at the distance s, and they are compliant:
 - the margin of a contact is the margin of the material plus s;
 - the regularisation is `regularisation + s / (r g dt (dt + recovery))` with g = 9.81 m/s^2.
 
-Here r is the mass that rests on a contact, in units of the effective mass of the contact: 1, or
-the load times the mean of the inverse inertias of the contacts. So an impulse that gives this mass
-the acceleration g reduces the distance at rest by about s, and a robot stands on relaxed contacts
-about as high as on rigid ones. A legged robot needs the load: the effective mass of a foot is much
-smaller than the mass that rests on it. Relaxed friction is
-viscous: a contact that sticks creeps. With s = 0, the step is `contact_step`. The values and the
-derivatives are of the same step for any s, so the line search measures the progress of the solver.
-`solve_contacts` decreases s to zero.
+Here r is a ratio of masses: 1 by default. With a load, it is the load divided by the effective mass
+of a contact, that is, times the mean of the inverse inertias of the contacts. So an impulse that
+gives this mass the acceleration g reduces the distance at rest by about s, and a robot stands on
+relaxed contacts about as high as on rigid ones. A legged robot needs the load: the effective mass
+of a foot is much smaller than the mass that rests on it. Relaxed friction is viscous: a contact
+that sticks creeps. With s = 0, the step is `contact_step`. The values and the derivatives are of
+the same step for any s, so the line search measures the progress of the solver. `solve_contacts`
+decreases s to zero.
 """
 
 from __future__ import annotations

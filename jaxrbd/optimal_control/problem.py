@@ -26,7 +26,7 @@ from .spaces import Space
 class Problem(eqx.Module):
     """The cost, the dynamics and the constraints of a trajectory with N stages.
 
-    - `space`: the space of the states, from `state_space` or `vector_space`;
+    - `space`: the space of the states, from `state_space`, `vector_space` or `product_space`;
     - `dynamics(t, x, u, p)`: the state after stage t;
     - `cost(t, x, u, p)`: a residual vector r, whose cost is `|r|^2 / 2`, or a scalar cost;
     - `terminal_cost(x, p)`: likewise for the last state (default 0);
@@ -68,7 +68,7 @@ class Problem(eqx.Module):
         shared: Callable | None = None,
     ):
         if not isinstance(space, Space):
-            raise ArgumentError(f"space is {space!r}, expected a state_space or a vector_space")
+            raise ArgumentError(f"space is {space!r}, expected a Space, such as state_space(model)")
         self.space = space
         stage_call = "(t, x, u, p)" if shared is None else "(t, x, u, p, shared)"
         functions = {
@@ -115,7 +115,8 @@ class Problem(eqx.Module):
 
     def step(self, t: ArrayLike, x: PyTree, u: Array, p: PyTree) -> PyTree:
         """The state after stage t from the state x with the control u."""
-        return self.dynamics(t, x, u, p, *self.common(t, x, u, p))
+        found = self.dynamics(t, x, u, p, *self.common(t, x, u, p))
+        return self.space.checked(found, "the result of dynamics")
 
     def common(self, t: ArrayLike, x: PyTree, u: Array, p: PyTree) -> tuple[PyTree, ...]:
         """The fifth arguments of dynamics, cost and path: () or `(shared(t, x, u, p),)`."""
@@ -193,6 +194,10 @@ def state_pair(x: PyTree) -> tuple[Array, Array]:
     pair = arguments.sequence(x, "x", "q and v")
     if len(pair) != 2:
         raise ArgumentError(f"x has {len(pair)} entries, expected q and v")
+    if isinstance(pair[0], tuple):
+        raise ArgumentError(
+            "x[0] is a tuple, expected q; of a product of spaces, pass the pair (q, v)"
+        )
     return pair
 
 

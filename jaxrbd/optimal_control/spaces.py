@@ -21,7 +21,7 @@ class Space(eqx.Module):
 
     `size` is n. Near a state, `retract` and `difference` are inverse to each other. The derivative
     of `retract(x, dx)` by dx is the identity at dx = 0, and so is the derivative of
-    `difference(x0, x1)` by x1 at x1 = x0.
+    `difference(x0, x1)` by x1 at x1 = x0. A space that defines `parts` also defines `move`.
     """
 
     @property
@@ -39,10 +39,10 @@ class Space(eqx.Module):
         return (self.size,)
 
     def move(self, x: PyTree, *parts: Array) -> PyTree:
-        """As `retract`, with each part of the tangent vector as a separate argument.
+        """`retract(x, dx)`, where dx consists of the parts, one after another.
 
-        So JAX differentiates a function that depends on one part of the state, such as the
-        configuration, by one argument only.
+        The parts are separate arguments, so JAX computes no derivatives by parts that a function
+        does not use, for example by the velocity of a cost of the configuration.
         """
         return self.retract(x, *parts)
 
@@ -135,17 +135,19 @@ class ProductSpace(Space):
         return tuple(n for space in self.factors for n in space.parts)
 
     def retract(self, x, dx):
-        ends = np.cumsum(self.parts)
-        return self.move(x, *jnp.split(dx, ends[:-1]))
+        dx = arguments.as_array(dx, "dx")
+        if dx.shape != (self.size,):
+            raise ArgumentError(f"dx has shape {dx.shape}, expected ({self.size},)")
+        return self.move(x, *jnp.split(dx, np.cumsum(self.parts)[:-1]))
 
     def move(self, x, *parts):
-        rest = iter(parts)
-        return tuple(
-            space.move(y, *(next(rest) for _ in space.parts)) for space, y in zip(self.factors, x)
-        )
+        if len(parts) != len(self.parts):
+            raise ArgumentError(f"move has {len(parts)} parts, expected {len(self.parts)}")
+        rest, factors = iter(parts), zip(self.factors, x, strict=True)
+        return tuple(space.move(y, *(next(rest) for _ in space.parts)) for space, y in factors)
 
     def difference(self, x0, x1):
-        factors = zip(self.factors, x0, x1)
+        factors = zip(self.factors, x0, x1, strict=True)
         return jnp.concatenate([space.difference(y0, y1) for space, y0, y1 in factors])
 
     def checked(self, x, name):
@@ -172,9 +174,10 @@ def vector_space(n: int) -> VectorSpace:
 def product_space(*spaces: Space) -> ProductSpace:
     """The space of tuples with one state of each space.
 
-    For example, `product_space(state_space(model), vector_space(1))` has the states ((q, v), z),
-    with a number z (1,) that the solver chooses, such as the duration of the motion. Raises
-    ArgumentError for no spaces, and for an object that is no `Space`.
+    For example, `product_space(state_space(model), vector_space(1))` has the states ((q, v), z)
+    with a number z (1,), such as the duration of the motion. x0 has the first z; if the solver
+    shall choose z, the dynamics of the first stage replace it by a control. Raises ArgumentError
+    for no spaces, and for an object that is no `Space`.
     """
     if not spaces:
         raise ArgumentError("product_space has no spaces, expected at least one")
