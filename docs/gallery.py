@@ -135,7 +135,7 @@ CAMERAS = {
         "camera": (0.3, -1.0, 0.1),
         "ground": False,
     },
-    "stand_up": {"target": (0.0, 0.0, 0.2), "distance": 1.4},
+    "stand_up": {"target": (0.0, 0.0, 0.2), "distance": 1.5},
     "turn": {"target": (0.0, 0.0, 0.2), "distance": 1.4},
     "trot": {"target": (0.2, 0.0, 0.2), "distance": 1.6, "camera": (0.3, -1.0, 0.15)},
     "catch": {"target": (-0.05, -0.05, 0.85), "distance": 4.8},
