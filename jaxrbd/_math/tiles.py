@@ -47,8 +47,8 @@ def repeat_in_blocks(step: Callable[..., tuple[Any, Array]], operands: Any, stat
     `step` computes a block of samples: its arguments are the operands and the states of the block,
     with a leading axis. It returns the new states, and bools (block,): which samples need another
     step. Under `vmap`, each sample takes only the steps that it needs: a block consists of samples
-    that are not finished. So a slow sample does not delay the others. The caller
-    states the derivative of the result.
+    that are not finished. So a slow sample does not delay the others. The caller states the
+    derivative of the result.
     """
     return _repeated(step, operands, state, 0)
 
