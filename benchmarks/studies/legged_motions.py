@@ -90,7 +90,7 @@ def quadruped(dt: float) -> oc.Problem:
         slips = [jaxrbd.frame_velocity(model, kinematics, v, foot)[:2] for foot in feet]
         front_left, front_right, hind_left, hind_right = u.reshape(4, 3)[:, 1:]
         diagonal = jnp.concatenate([front_left - hind_right, front_right - hind_left])
-        return DT**0.5 * jnp.concatenate(
+        return dt**0.5 * jnp.concatenate(
             [
                 goal.velocity_weight * (v[:6] - goal.velocity),
                 goal.height_weight * (q[2:3] - goal.q[2]),
@@ -157,7 +157,7 @@ def balance(kinematics: jaxrbd.Kinematics) -> jax.Array:
 @functools.cache
 def humanoid(dt: float) -> oc.Problem:
     params, soles, effort, hold = standing()
-    model, home = jaxrbd.load_robot("humanoid"), params.home
+    model, home = jaxrbd.load_robot("humanoid"), params.home  # without damping of the joints
     no_limit = np.full(len(effort), np.inf)
     gains = 3 * effort, 0.1 * 3**0.5 * effort
     dynamics = oc.contact_shooting(
@@ -190,7 +190,7 @@ def humanoid(dt: float) -> oc.Problem:
         return jnp.concatenate(residuals), kinematics, heights
 
     def cost(t, x, u, p):
-        return DT**0.5 * jnp.concatenate([of_state(x)[0], 0.5 * (u - hold) / effort])
+        return dt**0.5 * jnp.concatenate([of_state(x)[0], 0.5 * (u - hold) / effort])
 
     def last(x, p):
         residuals, kinematics, heights = of_state(x)
