@@ -264,7 +264,7 @@ def test_the_targets_of_the_servos_are_those_of_the_gait_and_the_action(
         return types.SimpleNamespace(q=q, v=v, distance=jnp.zeros(2))
 
     monkeypatch.setattr(legged, "contact_step", motionless)
-    monkeypatch.setattr(legged, "substeps", lambda step, state, count: step(state))
+    monkeypatch.setattr(legged, "repeat", lambda step, state, count: step(state))
     start = walk.initial(params, key)
     action = jnp.linspace(-1, 1, 7)
     after = walk.advance(params, start, action, key)
