@@ -179,6 +179,7 @@ BALL_JOINT = zoo.build(["spherical"], [-1])
 ROPE = tendons.FixedTendon("rope", {ARM.joint_names[0]: 1.0})
 BALL = collision.PlacedShape(collision.Sphere(0.1), None, np.zeros(3))
 PAST = actuators.Delay(1.0, 2).init((np.zeros(2), np.zeros(3)))
+TWO_NUMBERS = optimal_control.product_space(*[optimal_control.vector_space(1)] * 2)
 SKEWED = [[1.0, 9.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
 REFUSED = {
     "is fixed to the body of '": lambda: ik.inverse_kinematics(
@@ -271,23 +272,19 @@ REFUSED = {
     "frame_b is an array of shape (3,), expected the name": lambda: constraints.point(
         TIP, Q[[0] * 3]
     ),
+    "frame is None, expected the name of a frame": lambda: ik.FrameTask(None, ORIGIN),
+    "frame is 3, expected the name of a frame, or None": lambda: tendons.PathPoint(3),
     "x[0] is a tuple, expected q": lambda: shot(((Q, Q), np.ones(1))),
-    "dx has shape (3,), expected (2,)": lambda: optimal_control.product_space(
-        *[optimal_control.vector_space(1)] * 2
-    ).retract((np.ones(1), np.ones(1)), np.ones(3)),
-    "move has 1 parts, expected 2": lambda: optimal_control.product_space(
-        *[optimal_control.vector_space(1)] * 2
-    ).move((np.ones(1), np.ones(1)), np.ones(1)),
+    "dx has shape (3,), expected (2,)": lambda: TWO_NUMBERS.retract(
+        (np.ones(1), np.ones(1)), np.ones(3)
+    ),
+    "move has 1 parts, expected 2": lambda: TWO_NUMBERS.move((np.ones(1), np.ones(1)), np.ones(1)),
     "product_space has no spaces": lambda: optimal_control.product_space(),
     "spaces[1] is 'int', expected a Space": lambda: optimal_control.product_space(
         optimal_control.vector_space(1), 3
     ),
-    "x has 3 entries, expected 2 states": lambda: optimal_control.product_space(
-        *[optimal_control.vector_space(1)] * 2
-    ).checked(np.ones((3, 1)), "x"),
-    "x[1] has shape (2,)": lambda: optimal_control.product_space(
-        *[optimal_control.vector_space(1)] * 2
-    ).checked((np.ones(1), np.ones(2)), "x"),
+    "x has 3 entries, expected 2 states": lambda: TWO_NUMBERS.checked(np.ones((3, 1)), "x"),
+    "x[1] has shape (2,)": lambda: TWO_NUMBERS.checked((np.ones(1), np.ones(2)), "x"),
     "stabilisation is None, expected an array": lambda: constrained(stabilisation=None),
     "active is [None], expected an array": lambda: constrained(active=[None]),
     "active is [nan], expected bool or numbers, not NaN": lambda: constrained(active=[np.nan]),

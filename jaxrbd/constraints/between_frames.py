@@ -38,7 +38,7 @@ from ..errors import ArgumentError
 from ..joints import as_module
 from ..model import Model, arguments
 from ..model.joint_space import independent_force, motion_subspace
-from ..model.names import described
+from ..model.names import require_frame_name
 from ..spatial import (
     Pose,
     compose,
@@ -84,11 +84,8 @@ class FrameConstraint(Constraint):
     ):
         self.error = as_module(error)
         for name, frame in (("frame_a", frame_a), ("frame_b", frame_b)):
-            if frame is not None and not isinstance(frame, str) and not arguments.is_integer(frame):
-                raise ArgumentError(
-                    f"{name} is {described(frame)}, expected the name of a frame, or None for the "
-                    "world"
-                )
+            if not arguments.is_integer(frame):
+                require_frame_name(frame, name)
         self.frame_a, self.frame_b = frame_a, frame_b
         place = f"of the constraint between {frame_a!r} and {frame_b!r}"
         self.X_a = _pose_at() if X_a is None else arguments.pose_parameter(X_a, "X_a", place)

@@ -34,7 +34,7 @@ from ..constraints.rows import number_of_equations
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joint_space import coordinates_with_rates
-from ..model.names import described
+from ..model.names import described, require_frame_name
 from ..spatial import Pose, inverse_compose, inverse_transform_point, transform_motion
 
 
@@ -260,9 +260,8 @@ def _require_weights(weights: arguments.Parameter, name: str) -> None:
 
 def _frame_names(frame: str, relative_to: str | None) -> tuple[str, str | None]:
     """The names, if they are names; else raises ArgumentError."""
-    for name, x in (("frame", frame), ("relative_to", relative_to)):
-        if not isinstance(x, str) and not (name == "relative_to" and x is None):
-            raise ArgumentError(f"{name} is {x!r}, expected the name of a frame")
+    require_frame_name(frame, "frame", world=False)
+    require_frame_name(relative_to, "relative_to")
     return frame, relative_to
 
 

@@ -33,6 +33,18 @@ class JointPlace(NamedTuple):
     bodies: tuple[int, ...]
 
 
+def require_frame_name(frame: Any, argument: str, world: bool = True) -> None:
+    """Raise ArgumentError, which names the argument, unless it is a text or, for the world, None.
+
+    `world`: whether the argument may be None.
+    """
+    if isinstance(frame, str) or (world and frame is None):
+        return
+    given = described(frame) if isinstance(frame, jax.Array | np.ndarray) else repr(frame)
+    or_none = ", or None" if world else ""
+    raise ArgumentError(f"{argument} is {given}, expected the name of a frame{or_none}")
+
+
 def frame_index(model: Model, frame: str | int) -> int:
     """Index in `frame_names` of a frame, given by the name of a link or a joint, or by its index.
 

@@ -234,7 +234,7 @@ def _guess(problem: Problem, x0: PyTree, p: PyTree, guess: Any):
     if jax.tree.structure(states) != jax.tree.structure(x0):
         raise ArgumentError(
             f"the states of guess are {jax.tree.structure(states)}, expected "
-            f"{jax.tree.structure(x0)} as x0, of tuples"
+            f"{jax.tree.structure(x0)} as x0 (tuples, not lists)"
         )
 
     def with_x0(xs, x):

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from ..errors import ArgumentError
 from ..model import arguments
 from ..model.joints_by_name import parameters
+from ..model.names import require_frame_name
 from ..model.shapes import Cylinder, Sphere, Vector
 from ..spatial import Pose
 
@@ -28,7 +29,8 @@ class PathPoint(eqx.Module):
     position: Float[arguments.Parameter, "3"]
 
     def __init__(self, frame: str | None, position: Vector | None = None):
-        self.frame = _checked_frame(frame)
+        require_frame_name(frame, "frame")
+        self.frame = frame
         self.position = parameters(position, "position", np.zeros(3))
 
 
@@ -68,7 +70,8 @@ class Wrap(eqx.Module):
     ):
         if not isinstance(shape, Sphere | Cylinder):
             raise ArgumentError(f"shape is {shape!r}, expected a Sphere or a Cylinder")
-        self.shape, self.frame = shape, _checked_frame(frame)
+        require_frame_name(frame, "frame")
+        self.shape, self.frame = shape, frame
         R, p = (X_FS.R, X_FS.p) if isinstance(X_FS, Pose) else (None, X_FS)
         rotation: Any = parameters(R, "X_FS.R", np.eye(3))
         position: Any = parameters(p, "X_FS.p", np.zeros(3))
@@ -216,9 +219,3 @@ class SpatialTendon(eqx.Module):
 
 
 Tendon = FixedTendon | SpatialTendon | RotationAngle
-
-
-def _checked_frame(frame: str | None) -> str | None:
-    if frame is not None and not isinstance(frame, str):
-        raise ArgumentError(f"frame is {frame!r}, expected the name of a frame, or None")
-    return frame
