@@ -63,20 +63,35 @@ def robot() -> Robot:
     feet = tuple(name for name in model.frame_names if name.endswith("_foot"))
     home = jnp.asarray(envs.QuadrupedTrot().default_params().home, model.dtype)
     J = jnp.concatenate([jaxrbd.frame_jacobian(model, home, foot)[:3] for foot in feet])
-    weight = jaxrbd.gravity_force(model, home)
-    forces = jnp.linalg.lstsq(J[:, :6].T, weight[:6])[0]  # the smallest forces on the feet
-    return Robot(model, feet, home, (weight - J.T @ forces)[6:])
+    return Robot(model, feet, home, holding_forces(model, home, J))
+
+
+def holding_forces(model: jaxrbd.Model, q: jax.Array, J: jax.Array) -> jax.Array:
+    """The joint forces (nv - 6,) at rest; the forces on contacts with the Jacobian J are least."""
+    weight = jaxrbd.gravity_force(model, q)
+    forces = jnp.linalg.lstsq(J[:, :6].T, weight[:6])[0]
+    return (weight - J.T @ forces)[6:]
+
+
+def servo(model: jaxrbd.Model, q: jax.Array, stiffness, damping) -> contact.Servo:
+    """The servo without effort limit that holds all joints at q, except the free joint."""
+    no_limit = np.full(model.nv - 6, np.inf)
+    gains = actuators.PD.for_joints(model, model.joint_names[1:], stiffness, damping, no_limit)
+    return contact.Servo(gains, np.asarray(q))
 
 
 def dynamics(dt: float, smoothing: float = 0.0) -> oc.ContactShooting:
     model, feet, home, _ = robot()
     scene = contact.Scene(feet, RADIUS, material=contact.Material(friction=FRICTION))
-    no_limit = np.full(12, np.inf)
-    gains = actuators.PD.for_joints(model, model.joint_names[1:], STIFFNESS, DAMPING, no_limit)
-    servo = contact.Servo(gains, np.asarray(home))
-    load = jaxrbd.total_mass(model) / len(feet)
-    joints = range(6, model.nv)
-    return oc.contact_shooting(model, scene, dt, joints, smoothing, servo=servo, load=load)
+    return oc.contact_shooting(
+        model,
+        scene,
+        dt,
+        range(6, model.nv),
+        smoothing,
+        servo=servo(model, home, STIFFNESS, DAMPING),
+        load=jaxrbd.total_mass(model) / len(feet),
+    )
 
 
 def heights(kinematics: jaxrbd.Kinematics) -> jax.Array:
@@ -86,14 +101,20 @@ def heights(kinematics: jaxrbd.Kinematics) -> jax.Array:
     return jnp.stack(places) - RADIUS
 
 
+def foot_velocities(kinematics: jaxrbd.Kinematics, v: jax.Array) -> jax.Array:
+    """The horizontal velocities (4, 2) of the feet in m/s."""
+    model, feet, _, _ = robot()
+    return jnp.stack([jaxrbd.frame_velocity(model, kinematics, v, foot)[:2] for foot in feet])
+
+
 def of_state(x: Any, command: jax.Array) -> jax.Array:
     """The residuals of a state; `command`: forward and sideward velocity, and yaw rate."""
-    model, feet, home, _ = robot()
+    model, _, home, _ = robot()
     q, v = x
     kinematics = jaxrbd.forward_kinematics(model, q)
     up = kinematics.X_PB.R[0, 2]  # of the world, in the axes of the trunk
     low = jax.nn.sigmoid((CLEARANCE - heights(kinematics)) / WIDTH)
-    slips = [jaxrbd.frame_velocity(model, kinematics, v, foot)[:2] for foot in feet]
+    slips = foot_velocities(kinematics, v)
     wanted = jnp.concatenate([command[:2], jnp.zeros(3, q.dtype), command[2:]])
     velocity = jnp.array([VELOCITY] * 2 + [0.3 * VELOCITY] + [SPIN] * 3)
     return jnp.concatenate(
@@ -103,15 +124,19 @@ def of_state(x: Any, command: jax.Array) -> jax.Array:
             TILT * up[:2],
             POSTURE * (q[7:] - home[7:]),
             RATES * v[6:],
-            SLIP * (low[:, None] * jnp.stack(slips)).ravel(),
+            SLIP * (low[:, None] * slips).ravel(),
         ]
     )
 
 
-def cost(t, x, u, command):
+def diagonal_differences(u: jax.Array) -> jax.Array:
+    """The differences (4,) between the controls of diagonal legs, at the thighs and the knees."""
     front_left, front_right, hind_left, hind_right = u.reshape(4, 3)[:, 1:]
-    diagonal = jnp.concatenate([front_left - hind_right, front_right - hind_left])
-    forces = FORCE * (u - robot().hold), DIAGONAL * diagonal
+    return jnp.concatenate([front_left - hind_right, front_right - hind_left])
+
+
+def cost(t, x, u, command):
+    forces = FORCE * (u - robot().hold), DIAGONAL * diagonal_differences(u)
     return PERIOD**0.5 * jnp.concatenate([of_state(x, command), *forces])
 
 

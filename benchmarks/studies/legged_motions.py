@@ -29,7 +29,7 @@ import numpy as np
 import jaxrbd
 from benchmarks.studies import common, contact_motions, contact_mpc
 from benchmarks.studies.contact_motions import Motion
-from jaxrbd import actuators, contact, envs, optimal_control as oc
+from jaxrbd import contact, envs, optimal_control as oc
 
 DT, STAGES = 0.025, 40
 SMOOTHING = (*(0.02 * 0.75**i for i in range(12)), 0.0)
@@ -72,13 +72,12 @@ def quadruped(dt: float) -> oc.Problem:
         np.array([[0.0] * 3] * 4 + corners),
         material=contact.Material(friction=contact_mpc.FRICTION),
     )
-    gains = actuators.PD.for_joints(model, model.joint_names[1:], 20.0, 2.0, np.full(12, np.inf))
     dynamics = oc.contact_shooting(
         model,
         scene,
         dt,
         range(6, model.nv),
-        servo=contact.Servo(gains, np.asarray(home)),
+        servo=contact_mpc.servo(model, home, 20.0, 2.0),
         load=jaxrbd.total_mass(model) / len(feet),
     )
 
@@ -87,9 +86,7 @@ def quadruped(dt: float) -> oc.Problem:
         kinematics = jaxrbd.forward_kinematics(model, q)
         up = kinematics.X_PB.R[0, 2]  # of the world, in the axes of the trunk
         weights = low(contact_mpc.heights(kinematics), contact_mpc.CLEARANCE)
-        slips = [jaxrbd.frame_velocity(model, kinematics, v, foot)[:2] for foot in feet]
-        front_left, front_right, hind_left, hind_right = u.reshape(4, 3)[:, 1:]
-        diagonal = jnp.concatenate([front_left - hind_right, front_right - hind_left])
+        slips = contact_mpc.foot_velocities(kinematics, v)
         return dt**0.5 * jnp.concatenate(
             [
                 goal.velocity_weight * (v[:6] - goal.velocity),
@@ -97,9 +94,9 @@ def quadruped(dt: float) -> oc.Problem:
                 4 * up[:2],
                 0.5 * (q[7:] - goal.q[7:]),
                 0.02 * v[6:],
-                (weights[:, None] * jnp.stack(slips)).ravel(),
+                (weights[:, None] * slips).ravel(),
                 0.01 * (u - hold),
-                0.05 * diagonal,
+                0.05 * contact_mpc.diagonal_differences(u),
             ]
         )
 
@@ -137,15 +134,19 @@ def standing() -> tuple[envs.LeggedParams, tuple[str, ...], np.ndarray, jax.Arra
     model, home = params.model, params.home
     soles = tuple(name for name in model.frame_names if name.endswith("_sole"))
     J = jnp.concatenate([jaxrbd.frame_jacobian(model, home, sole) for sole in soles])
-    weight = jaxrbd.gravity_force(model, home)
-    wrenches = jnp.linalg.lstsq(J[:, :6].T, weight[:6])[0]  # the smallest ones on the soles
-    return params, soles, np.asarray(model.effort_limit)[6:], (weight - J.T @ wrenches)[6:]
+    hold = contact_mpc.holding_forces(model, home, J)
+    return params, soles, np.asarray(model.effort_limit)[6:], hold
 
 
 def soles_of(kinematics: jaxrbd.Kinematics) -> jax.Array:
     """The positions (2, 3) of the soles in m."""
     params, soles, *_ = standing()
     return jnp.stack([jaxrbd.frame_placement(params.model, kinematics, x).p for x in soles])
+
+
+def tilt(kinematics: jaxrbd.Kinematics) -> jax.Array:
+    """The vertical direction minus the axis z of the pelvis, (3,) in the axes of the pelvis."""
+    return kinematics.X_PB.R[0, 2] - jnp.array([0.0, 0.0, 1.0])
 
 
 def balance(kinematics: jaxrbd.Kinematics) -> jax.Array:
@@ -158,29 +159,23 @@ def balance(kinematics: jaxrbd.Kinematics) -> jax.Array:
 def humanoid(dt: float) -> oc.Problem:
     params, soles, effort, hold = standing()
     model, home = jaxrbd.load_robot("humanoid"), params.home  # without damping of the joints
-    no_limit = np.full(len(effort), np.inf)
-    gains = 3 * effort, 0.1 * 3**0.5 * effort
     dynamics = oc.contact_shooting(
         model,
         params.scene,
         dt,
         range(6, model.nv),
-        servo=contact.Servo(
-            actuators.PD.for_joints(model, model.joint_names[1:], *gains, no_limit),
-            np.asarray(home),
-        ),
+        servo=contact_mpc.servo(model, home, 3 * effort, 0.1 * 3**0.5 * effort),
         load=jaxrbd.total_mass(model) / params.scene.size,
     )
 
     def of_state(x):
         q, v = x
         kinematics = jaxrbd.forward_kinematics(model, q)
-        up = kinematics.X_PB.R[0, 2] - jnp.array([0.0, 0.0, 1.0])
         heights = soles_of(kinematics)[:, 2]
         velocities = [jaxrbd.frame_velocity(model, kinematics, v, sole) for sole in soles]
         slips = jnp.stack([jnp.array([V[0], V[1], 0.1 * V[5]]) for V in velocities])
         residuals = [
-            20 * up,
+            20 * tilt(kinematics),
             20 * (q[2:3] - home[2]),
             0.3 * (q[7:] - home[7:]),
             0.1 * v[:6],
@@ -213,8 +208,8 @@ def catch_start(random) -> tuple[Any, None, jax.Array]:
 def catch_error(x, p):
     """The balance (2,), the heights of the soles (2,) in m, and the tilt of the pelvis (3,)."""
     kinematics = jaxrbd.forward_kinematics(standing()[0].model, x[0])
-    up = kinematics.X_PB.R[0, 2] - jnp.array([0.0, 0.0, 1.0])
-    return jnp.concatenate([balance(kinematics), soles_of(kinematics)[:, 2], up])
+    heights = soles_of(kinematics)[:, 2]
+    return jnp.concatenate([balance(kinematics), heights, tilt(kinematics)])
 
 
 def motions() -> dict[str, Motion]:
