@@ -1,8 +1,8 @@
 """Sums and elimination for arrays whose last axis is the batch axis.
 
-Each function computes with vectors of many states. A sum of XLA over another axis than the last one
-is scalar code. So each sum is a loop over its terms. A step of a loop costs three small kernels, so
-one step adds several terms.
+Each function computes with vectors of many states. XLA compiles a sum over an axis before the last
+one to scalar code. So each sum is a loop over its terms. A step of a loop costs three small
+kernels, so one step adds several terms.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-# The largest number of terms in one kernel.
+# The largest number of terms that one step of a loop adds.
 TERMS = 16
 
 

@@ -36,7 +36,7 @@ def _compiled(kernel: Callable[..., None], results: Sequence[Any], blocks: int):
     from jax.experimental.pallas import mosaic_gpu
 
     mosaic_kernel: Any = mosaic_gpu.kernel
-    # JAX 0.10 has renamed the argument.
+    # JAX 0.10 renamed the argument `out_shape` to `out_type`.
     parameters = inspect.signature(mosaic_kernel).parameters
     results_name = "out_type" if "out_type" in parameters else "out_shape"
 
@@ -65,10 +65,10 @@ def _interpreted(kernel: Callable[..., None], results: Sequence[Any], blocks: in
 def inverse_factor_by_kernel(M: Array, interpret: bool = False) -> Array:
     """The inverse Cholesky factors W (batch, n, n) of positive definite matrices, by one kernel.
 
-    The kernel computes `M = L D L^T` and `L^-1` row by row; L is unit triangular. Its result has
-    the entries of `L^-1` below the diagonal, D on the diagonal, and the entries of `L^T` above the
-    diagonal. At the end the rows of `L^-1` are divided by the square roots of D. Only the entries
-    of M on and above the diagonal are used.
+    The kernel computes `M = L D L^T` and `L^-1` row by row; L is unit triangular. The array A
+    stores the entries of `L^-1` below the diagonal, D on the diagonal, and the entries of `L^T`
+    above the diagonal. At the end the rows of `L^-1` are divided by the square roots of D. Only the
+    entries of M on and above the diagonal are used.
     Source: Golub and Van Loan (2013), Matrix computations, section 4.1.
     """
     count, n, _ = M.shape
@@ -88,10 +88,10 @@ def inverse_factor_by_kernel(M: Array, interpret: bool = False) -> Array:
 
             def pivot(k, d):
                 """Entry [k, i] of L^T, and its term of the pivot."""
-                product = A[k, i, lanes]
-                multiple = product / A[k, k, lanes]
+                entry = A[k, i, lanes]
+                multiple = entry / A[k, k, lanes]
                 A[k, i, lanes] = multiple
-                return d - product * multiple
+                return d - entry * multiple
 
             def invert(j, _):
                 A[i, j, lanes] = lax.fori_loop(
@@ -106,7 +106,8 @@ def inverse_factor_by_kernel(M: Array, interpret: bool = False) -> Array:
             """Row i of the factor."""
             d = A[i, i, lanes]
             root = lax.rsqrt(d)
-            root = root * (1.5 - 0.5 * d * root * root)  # a GPU's root has errors of two roundings
+            # One step of Newton's method, because the rsqrt of a GPU has errors of two roundings.
+            root = root * (1.5 - 0.5 * d * root * root)
 
             def scale_entry(j, _):
                 A[i, j, lanes] = A[i, j, lanes] * root

@@ -22,7 +22,7 @@ IMPLEMENTATIONS = (
     "kernels",
     "interpreted kernels",
 )
-# A context in which JAX traces by the implementation of the given name.
+# A context in which JAX traces the implementation with the given name.
 in_context = jax.make_user_context("automatic")
 
 
@@ -30,9 +30,9 @@ def implementation(name: str) -> contextlib.AbstractContextManager[None]:
     """A context in which JAX compiles the passes over the tree in one way.
 
     - `"automatic"`, the default: the loops, except for trees of up to 128 bodies in two cases. On
-      GPUs, up to 50,000 states have the products. Sums in one common frame are products for one
-      state, and on GPUs for any number of states. If the default device of JAX is a CPU, programs
-      for other devices are as on CPUs;
+      GPUs, the passes of up to 50,000 states are products. Sums in one common frame are products
+      for one state, and on GPUs for any number of states. If the default device of JAX is a CPU,
+      programs for other devices are as on CPUs;
     - `"scan"`: loops of XLA, on all devices;
     - `"products"`: products with 0/1 matrices, on all devices. They need fewer kernels than the
       loops, and about twice the memory traffic. The recursions over dofs remain loops;

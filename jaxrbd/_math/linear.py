@@ -145,7 +145,7 @@ def _inverse_factor_by_blocks(M: Array, halvings: int) -> Array:
 
 
 # For a batch of matrices of up to this size, the elimination takes at most 1.2 times the time of
-# the halves. With halves the program is three times as large.
+# the computation by halves, and its program is a third as large.
 LARGEST_WHOLE = 40
 
 
@@ -192,11 +192,12 @@ def _elimination(M: Array) -> Array:
     row, column = (np.expand_dims(index, [*axes, *range(2, M.ndim)]) for axes in ([1], [0]))
 
     def pivot(A, i):
-        """The pivot row of step i, and the multiples of it that the rows below subtract.
+        """The pivot row of step i, and the multiples of it to subtract from the rows below.
 
         The pivot d in the row is doubled. So the change of A, an outer product, turns the entries
-        `m d` of column i into `-m d`, where m is the multiple. The multiples are computed from the
-        column. The row is equal only up to rounding errors, which may be larger than d.
+        `m d` of column i into `-m d`, where m is the multiple. The multiples are computed from
+        column i, not from row i. Row and column differ by rounding errors, which may be larger than
+        d.
         """
         pivot_row = lax.dynamic_index_in_dim(A, i, keepdims=False)
         pivot_column = lax.dynamic_index_in_dim(A, i, axis=1, keepdims=False)
@@ -229,7 +230,10 @@ def solve(A: Float[Array, "n n"], b: Float[Array, "n ..."]) -> Float[Array, "n .
 
 
 def _gauss_jordan(A: Array, b: Array) -> Array:
-    """The solution of `A x = b`. A pivot is compared with the largest entry of its row of A."""
+    """The solution of `A x = b` by Gauss-Jordan elimination.
+
+    The pivot is the entry that is largest relative to the largest entry of its row of A.
+    """
     if not len(A):
         return b
     size = jnp.max(jnp.abs(A), axis=1)
@@ -376,7 +380,7 @@ def _eigen(A: Array) -> tuple[Array, Array]:
     return jnp.take_along_axis(values, order, axis=-1), vectors
 
 
-# Sweeps converge quadratically: after four, the rotations are below the rounding of float64.
+# Sweeps converge quadratically: after four sweeps, the rotations are below the rounding of float64.
 _SWEEPS = 5
 
 

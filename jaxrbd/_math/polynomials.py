@@ -11,14 +11,14 @@ from jaxtyping import Float
 
 
 def polynomial(coefficients: ArrayLike, x: Float[Array, " n"]) -> Float[Array, " n"]:
-    """The values of n polynomials at n places: the sum of `coefficients[:, k] x^k`.
+    """The values of n polynomials, one for each entry of x: the sum of `coefficients[:, k] x^k`.
 
     `coefficients` (n, p); or (n,), for constants. The result has the dtype of x.
     """
     c = jnp.asarray(coefficients, x.dtype)
     if c.ndim == 1:
         return c
-    return reduce(lambda total, k: total * x + k, jnp.flip(c, 1).T, jnp.zeros_like(x))
+    return reduce(lambda total, c_k: total * x + c_k, jnp.flip(c, 1).T, jnp.zeros_like(x))
 
 
 def spring_energy(coefficients: ArrayLike, x: Float[Array, " n"]) -> Float[Array, " n"]:

@@ -40,7 +40,7 @@ def minus(x, y):
 
 
 def _alike(x, y) -> bool:
-    """Whether two arrays have one number of axes and one dtype.
+    """Whether two arrays have the same number of axes and the same dtype.
 
     Then `lax` computes their sums and products. The operators of JAX make the same program, but
     trace each operation as a function, which takes three times as long.
@@ -50,5 +50,5 @@ def _alike(x, y) -> bool:
 
 
 def identity_like(A: Array) -> Array:
-    """The identity matrix (..., n, n) in the rank and dtype of A (..., n, n)."""
+    """The identity matrix (1, ..., 1, n, n), in the rank and dtype of A (..., n, n)."""
     return lax.broadcast_to_rank(jnp.eye(A.shape[-1], dtype=A.dtype), A.ndim)

@@ -58,7 +58,7 @@ def _runs(index: list[int]) -> list[tuple[int, int, int]]:
 
 
 def operand_rows(operand: Any, index: np.ndarray | None, batch_axes: int = 0) -> Any:
-    """The rows of all arrays of a pytree, or all rows if the index is None.
+    """The rows `index` of all arrays of a pytree, or all rows if the index is None.
 
     If the index has two axes, the second one follows the batch axes in the result.
     """

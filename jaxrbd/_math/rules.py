@@ -1,9 +1,10 @@
 """Functions with rules for their derivatives: `custom_jvp` and `implicit_root`.
 
-They are as `jax.custom_jvp` and `lax.custom_root`, with one difference. When JAX 0.10
-differentiates a `lax.scan` in reverse mode, it drops the rules of its own functions in the body of
-the loop, and a second derivative differentiates their code instead. That is wrong for a function
-that searches for its result. Here a call is one operation of the program, and JAX keeps operations.
+They replace `jax.custom_jvp` and `lax.custom_root`. When JAX 0.10 differentiates a `lax.scan` in
+reverse mode, it drops the rules of `jax.custom_jvp` and `lax.custom_root` in the body of the loop,
+so a second derivative differentiates the code of the function instead. That is wrong for a function
+that searches for its result. Here a call is one operation of the program, and JAX keeps the rules
+of operations.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ CALL = "jaxrbd_call"
 
 
 class custom_jvp:
-    """A function whose derivative is a rule; the interface is that of `jax.custom_jvp`.
+    """A function whose derivative is a rule, with the interface of `jax.custom_jvp`.
 
     `nondiff_argnums`: the indices of arguments that are no arrays. The rule takes them first. The
-    function must not use arrays of an enclosing function that change, or have a batch axis.
+    function must not use arrays of an enclosing function that have a tangent or a batch axis.
     """
 
     def __init__(self, function: Callable[..., Any], nondiff_argnums: Sequence[int] = ()):
@@ -53,7 +54,7 @@ class custom_jvp:
         """Set the transpose of the function, which is linear in the argument with this index.
 
         `transpose` takes the arguments of the function, with the cotangent of the result in place
-        of this argument, and returns the cotangent of this argument. It may have rules of its own.
+        of this argument, and returns the cotangent of this argument. It may be a `custom_jvp` too.
         """
         self._linear = argument, transpose
 
@@ -163,7 +164,7 @@ def changed_leaves(
 
 @custom_jvp
 def with_value(x: Array, value: Array) -> Array:
-    """x with another value, and the derivatives of x. The value does not use x."""
+    """`value`, with the derivatives of x; the derivatives of `value` are ignored."""
     return value
 
 
@@ -180,7 +181,7 @@ def program_of_call(call: jax_core.JaxprEqn) -> jax_core.ClosedJaxpr:
 def _closed(
     function: Callable[..., Array], *like: Any
 ) -> tuple[Callable[..., Array], tuple[ArrayLike, ...], jax.ShapeDtypeStruct]:
-    """The function as a function of (constants, *operands), the constants, and its result's shape.
+    """The function as one of (constants, *operands), the constants, and the shape of the result.
 
     The constants are the arrays of enclosing functions.
     """
@@ -228,10 +229,10 @@ class _Function:
             mapped = {i: axes[i] for i in known}
             found = jax.vmap(self.transpose, in_axes=(mapped, 0))(known, cotangents)
 
-            def of_operand(x: Array, axis: int | None) -> Array:
+            def operand_cotangent(x: Array, axis: int | None) -> Array:
                 return jnp.sum(x, 0) if axis is None else jnp.moveaxis(x, 0, axis)
 
-            return {i: of_operand(x, axes[i]) for i, x in found.items()}
+            return {i: operand_cotangent(x, axes[i]) for i, x in found.items()}
 
         return _Function(jax.vmap(self.value, in_axes=tuple(axes)), rule, self.linear, transpose)
 
@@ -269,7 +270,7 @@ def _batch(
 def _transpose(
     cotangents: Sequence[Any], *operands: Any, function: _Function
 ) -> list[Array | None]:
-    """The transpose in the operands that are undefined. The function is linear in them."""
+    """The cotangents of the undefined primals, in which the function is linear; else None."""
     unknown = [i for i, x in enumerate(operands) if ad.is_undefined_primal(x)]
     cotangents = [ad.instantiate_zeros(x) for x in cotangents]
     if function.linear and set(unknown) <= set(function.linear):

@@ -92,7 +92,7 @@ def adjoint_coefficients(x: Array) -> tuple[Array, Array, Array, Array]:
     exponential on SE(3)).
     """
     _, c1, c2, c3, c4, c5, c6, c7 = jnp.unstack(stumpff(x, 8), axis=-1)
-    # Equal expressions. At 0 the derivatives of the simple ones are differences of equal terms.
+    # Both expressions are equal. Near 0 the derivatives of the shorter one cancel.
     small = x < _SWITCH
     a1 = jnp.where(small, (1 + x * x * (4 * c6 - c5)) / 2, (4 * c2 - c1) / 2)
     a2 = jnp.where(small, 1 / 6 + x * x * (5 * c7 - c6) / 2, (5 * c3 - c2) / 2)
@@ -100,11 +100,12 @@ def adjoint_coefficients(x: Array) -> tuple[Array, Array, Array, Array]:
 
 
 def inverse_adjoint_coefficients(x: Array) -> tuple[Array, Array]:
-    """The coefficients b_2 and b_4 of the inverse of `sum ad^k / (k+1)!`, for x as above.
+    """The coefficients b_2 and b_4 of the inverse of `sum ad^k / (k+1)!`.
 
-    The inverse is `1 - ad / 2 + b_2 ad^2 + b_4 ad^4`. With `D = half_cot(x)`, it agrees with
-    `(z/2) coth(z/2) - z/2` and its derivative at the eigenvalues z of ad for `b_4 = -dD/dx` and
-    `b_2 = D - x dD/dx`.
+    `ad` and x: as in `adjoint_coefficients`. The inverse is `1 - ad / 2 + b_2 ad^2 + b_4 ad^4`. At
+    each eigenvalue z of ad, this polynomial has the value and the derivative of the function
+    `z / (e^z - 1) = (z/2) coth(z/2) - z/2`. With `D = half_cot(x)`, it follows that
+    `b_4 = -dD/dx` and `b_2 = D - x dD/dx`.
     """
     _, c1, c2, c3, c4, c5 = jnp.unstack(stumpff(x / 4, 6), axis=-1)
     D = (c2 - c3) / (4 * c1)

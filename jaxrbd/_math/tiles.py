@@ -15,7 +15,7 @@ TILE = 64  # the largest number of states of a tile
 
 
 def in_tiles(function: Callable[[Any], Any], states: Any) -> Any:
-    """`function(states)` for a batch of states, computed for one tile of the batch after the other.
+    """`function(states)` for a batch of states, computed tile by tile.
 
     The arrays of `states` and of the result have one row per state. All tiles have the same size.
     Copies of the last state fill the last tile.
@@ -47,7 +47,7 @@ def repeat_in_blocks(step: Callable[..., tuple[Any, Array]], operands: Any, stat
     `step` computes a block of samples: its arguments are the operands and the states of the block,
     with a leading axis. It returns the new states, and bools (block,): which samples need another
     step. Under `vmap`, each sample takes only the steps that it needs: a block consists of samples
-    that are not finished. So a slow sample does not delay the others. The caller states the
+    that are not finished. So a slow sample does not delay the others. The caller defines the
     derivative of the result.
     """
     return _repeated(step, operands, state, 0)
@@ -106,7 +106,7 @@ class _Work(NamedTuple):
     - `states`: the states of the samples and their rows in the batch;
     - `waiting` (): the first `waiting` samples belong to this pass;
     - `head` (): the number of samples that had their step in this pass;
-    - `kept` (): how many of these need another step. They are in front;
+    - `kept` (): how many of these need another step. They are the first rows of `states`;
     - `results`, `finished` (): the states and rows of the finished samples, and their number.
     """
 
@@ -167,14 +167,14 @@ def _packed(samples: Any) -> tuple[dict[Any, Array], Callable[[dict[Any, Array]]
     dtypes = [x.dtype for x in leaves]
     sizes = [x[0].size for x in leaves]
 
-    def leaves_of(dtype):
+    def indices_with(dtype):
         return [i for i, other in enumerate(dtypes) if other == dtype]
 
     def unpacked(arrays):
         found = list(leaves)
         for dtype, x in arrays.items():
             start = 0
-            for i in leaves_of(dtype):
+            for i in indices_with(dtype):
                 part = x[:, start : start + sizes[i]]
                 found[i] = part.reshape(len(x), *leaves[i].shape[1:])
                 start += sizes[i]
@@ -182,7 +182,7 @@ def _packed(samples: Any) -> tuple[dict[Any, Array], Callable[[dict[Any, Array]]
 
     arrays = {
         str(dtype): jnp.concatenate(
-            [leaves[i].reshape(len(leaves[i]), -1) for i in leaves_of(dtype)], 1
+            [leaves[i].reshape(len(leaves[i]), -1) for i in indices_with(dtype)], 1
         )
         for dtype in sorted(set(dtypes), key=str)
     }
@@ -196,7 +196,7 @@ def retried(function: Callable[..., Any], failed: Array, operands: Any, found: A
     """`found` of one sample or, if `failed` () is True, `function(*operands)` in its place.
 
     Under `vmap`, only the samples that failed are computed, in blocks of at most `RETRY_BLOCK`. The
-    caller states the derivative of the result.
+    caller defines the derivative of the result.
     """
     return _retried(function, failed, operands, found, 0)
 
@@ -220,7 +220,7 @@ def _retried(
         # The samples that failed come first.
         order = jnp.pad(jnp.argsort(~failed.reshape(-1)), (0, block))
 
-        def of_sample(i):
+        def compute(i):
             place = jnp.unravel_index(i, shape)
 
             def taken(x):
@@ -233,7 +233,7 @@ def _retried(
         def retry(state):
             start, found = state
             rows = lax.dynamic_slice_in_dim(order, start, block)
-            part = jax.vmap(of_sample)(rows)
+            part = jax.vmap(compute)(rows)
             rows = jnp.where(start + k < total, rows, count)
             found = jax.tree.map(lambda x, y: x.at[rows].set(y, mode="drop"), found, part)
             return start + block, found
@@ -267,11 +267,11 @@ def by_platform(on_cpu: Callable[..., Any], elsewhere: Callable[..., Any], *oper
 
 
 def in_turn(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, whose batches under `vmap` are computed one sample after the other on CPUs.
+    """The function. Under `vmap`, CPUs compute one sample of the batch after another.
 
-    A loop of a batch ends when the loop of its slowest sample ends. On a CPU the samples of a batch
-    run one after another, each with a loop of its own. Other devices compute the samples of a batch
-    at the same time. JAX does not differentiate the result in reverse mode.
+    A loop over a whole batch ends when its slowest sample is finished. So on a CPU each sample has
+    a separate loop. Other devices compute all samples of a batch at the same time. JAX cannot
+    differentiate the result in reverse mode.
     """
     batched = custom_vmap(function)
 
@@ -283,12 +283,12 @@ def in_turn(function: Callable[..., Any]) -> Callable[..., Any]:
         samples = [x for x, mapped in zip(leaves, flags) if mapped]
 
         def one_by_one(leaves, samples):
-            def of_sample(sample):
+            def compute(sample):
                 rest = iter(sample)
                 rows = [next(rest) if mapped else x for x, mapped in zip(leaves, flags)]
                 return batched(*jax.tree.unflatten(structure, rows))
 
-            return lax.map(of_sample, samples)
+            return lax.map(compute, samples)
 
         def together(leaves, _):
             return jax.vmap(function, axes)(*jax.tree.unflatten(structure, leaves))
