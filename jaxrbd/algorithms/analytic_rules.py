@@ -1,15 +1,16 @@
 """Rules that give a function of a robot's state analytic derivatives.
 
 Let y be a function of the configuration q and of other vectors x_i (nv,), such as v and tau. Its
-first derivatives are linear maps D_i, in q of a displacement (nv,) of the configuration. Forward
-mode needs `D_i change`, and reverse mode needs `weights . D_i`. The change of `weights . D_i` is a
-second derivative of the scalar `weights . y`, a matrix H_ij. So the Hessian of a scalar function of
-y, in forward over reverse mode, takes one evaluation of all H_ij. For the other second derivatives,
-JAX differentiates the program of the D_i; without a formula for H_ij, it does so for all.
+first derivatives are linear maps D_i of the changes of these vectors. The change of q is a
+displacement (nv,). Forward mode needs `D_i change`, and reverse mode needs `weights . D_i`. The
+derivatives of `weights . D_i` are the second derivatives of the scalar `weights . y`, matrices
+H_ij. So the Hessian of a scalar function of y, in forward over reverse mode, takes one evaluation
+of all H_ij. For the other second derivatives, JAX differentiates the program of the D_i. Without a
+formula for H_ij, JAX does so for all second derivatives.
 
-D_q has the derivatives along velocities at q. When q moves with the velocity d, the derivative
-along the velocity e at the moved q is the symmetric second derivative in (d, e), plus half of the
-derivative along the bracket [d, e].
+D_q maps a velocity at q to the derivative of y along this velocity. When q moves with the velocity
+d, the derivative along the velocity e at the moved q is the symmetric second derivative in (d, e),
+plus half of the derivative along the bracket [d, e].
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class Differential(Protocol):
 class FirstOrder(NamedTuple):
     """A `Differential` of a pytree of vectors, as matrices.
 
-    - `columns`: for q and each other vector, a pytree like y of matrices with nv columns.
+    - `columns`: for q and each other vector, a pytree of matrices with nv columns, in the structure
+      of y.
     """
 
     value: PyTree
@@ -73,11 +75,11 @@ class FirstOrder(NamedTuple):
     def weighted(self, point: tuple, parts: Parts, weights: PyTree) -> tuple[Array, ...]:
         """The products of the weights and the matrices."""
 
-        def of_columns(columns):
+        def weighted_sum(columns):
             products = jax.tree.map(matmul, weights, columns)
             return functools.reduce(jnp.add, jax.tree.leaves(products))
 
-        return tuple(of_columns(self.columns[i]) for i in parts)
+        return tuple(weighted_sum(self.columns[i]) for i in parts)
 
 
 SecondOrder = Sequence[Sequence[Array | None]]
@@ -92,7 +94,8 @@ def with_analytic_derivatives(
 ) -> Callable[..., PyTree]:
     """The function `value(constants, q, *others)`, differentiated by analytic formulas.
 
-    - `constants`: a tuple whose first entry is the model. JAX differentiates programs by it;
+    - `constants`: a tuple whose first entry is the model. With respect to it, JAX differentiates
+      the programs;
     - `first_order(constants, q, *others)`: the `Differential`, which is a pytree;
     - `second_order(constants, q, *others, first, weights)`: the `SecondOrder` of `weights . y`;
       without it, JAX differentiates `first_order`;
@@ -107,7 +110,7 @@ def with_analytic_derivatives(
 
     @custom_jvp
     def known(point, first):
-        """The function at a point where its first order is known, without derivatives."""
+        """The value at a point where the first order is known. `first` has no derivatives."""
         return first.value
 
     @functools.partial(custom_jvp, nondiff_argnums=(0,))
@@ -159,8 +162,8 @@ def with_analytic_derivatives(
         moving, changes = _changes(point, point_dot)
         operands, operands_dot = point, point_dot
         if moving and second_order is not None:
-            # The first order is computed again: `first` has no derivatives, which third
-            # derivatives need. XLA computes both only once.
+            # The first order is computed again, because third derivatives need derivatives of the
+            # first order, and `first` has none. XLA computes the first order only once.
             fresh = first_order(*point)
             H = second_order(*point, fresh, weights)
             curved = _curved(H, point, fresh, weights, parts, moving, changes)

@@ -7,7 +7,7 @@ relative to this body. So the first derivatives are
 
     dx / dq_j = w_j x x,    dp / dq_j = v_j + w_j x p.
 
-A displacement of a dof i that supports dof j turns the subtree of j, and these derivatives with it.
+A displacement of a dof i that supports dof j turns the subtree of j, and also these derivatives.
 So the second derivatives are
 
     d^2 x / (dq_i dq_j) = w_i x (dx / dq_j),    d^2 p / (dq_i dq_j) = w_i x (dp / dq_j).
@@ -49,10 +49,11 @@ def body_poses(model: Model, q: Array, X_PB: Pose | None = None) -> Pose:
 
     `q` (nq,); `X_PB`: the poses of the bodies in their parents, if they are known. Returns R
     (nb, 3, 3), p (nb, 3) in m. First derivatives with respect to q are analytic; in forward over
-    reverse mode, second ones too, except for a model with a `Follow` or a `joints.Custom`. JAX
-    differentiates the program with respect to the model. Mixed derivatives belong to changes that
-    keep rotations rotations, and the two multipliers of a mimic joint equal. Source: the head of
-    this module.
+    reverse mode, second derivatives are too, except for a model with a `Follow` or a
+    `joints.Custom`. JAX differentiates the program with respect to the model. Derivatives with
+    respect to both q and the model are right only for changes of the model that keep rotation
+    matrices orthogonal and the two multipliers of each mimic joint equal. Source: the head of this
+    module.
     """
     X_PB = joint_poses(model, q) if X_PB is None else X_PB
     poses = _poses if model.velocity_map_is_constant else _poses_first_order
@@ -70,7 +71,7 @@ def compose_from_roots(topology: Topology, X_PB: Pose) -> Pose:
 
 
 def _geometry(model: Model) -> Model:
-    """The model whose other arrays than those of the poses do not change, for derivatives."""
+    """The model, where only the arrays that determine the poses have derivatives."""
 
     def moving(model):
         return [model.placement, model.joints, model.coupling]
@@ -130,8 +131,8 @@ def _first_order(constants: _Constants, q: Array) -> _Motions:
     model, _ = constants
     X = body_poses(model, q)
     v, w = jnp.split(dof_columns(model, X), 2, axis=1)
-    of_root = np.array(model.topology.parents)[model.topology.dof_body] < 0
-    return _Motions(X, jnp.where(of_root[:, None], 0, v), w)
+    is_root_dof = np.array(model.topology.parents)[model.topology.dof_body] < 0
+    return _Motions(X, jnp.where(is_root_dof[:, None], 0, v), w)
 
 
 def _second_order(constants: _Constants, q: Array, first: _Motions, weights: Pose) -> SecondOrder:

@@ -5,10 +5,10 @@ position of the root body of the tree. With this origin, results lose no digits 
 origin. In the common frame a forward pass is a sum over the supporting bodies, and a backward pass
 is a sum over the subtree.
 
-The dof column of a dof is its motion vector, a column of S, in the common frame. Dof k supports
-dof j if the body of dof k is that of dof j or an ancestor of it. Each matrix of the dynamics is a
-masked product: a product of dof columns with other columns, set to zero where neither dof supports
-the other.
+The dof column of a dof is its motion vector, a column of S, in the common frame. Dof k supports dof
+j if the body of dof k is the body of dof j or one of its ancestors. Each matrix of the dynamics is
+a masked product: a product of dof columns with other columns, set to zero where neither dof
+supports the other.
 
 Notation of Singh, Russell and Wensing (2022): J are the dof columns. J_dot are the time derivatives
 of the dof columns; each column is fixed in its body. psi_dot and psi_ddot are the first and second
@@ -95,13 +95,13 @@ def body_quantities(
     frame. Without `moments`, a row has only the inertia and the force, (nb, 16).
     """
 
-    def of_body(inertia, V, A, *f_common):
+    def body_row(inertia, V, A, *f_common):
         force = inertial_force(inertia, V, A)
         force = force - f_common[0] if f_common else force
         velocity_row = [velocity_moments(inertia, V)] if moments else []
         return jnp.concatenate([inertia, *velocity_row, force], axis=-1)
 
-    return map_rows(of_body, inertia, V, A, *([] if f_common is None else [f_common]))
+    return map_rows(body_row, inertia, V, A, *([] if f_common is None else [f_common]))
 
 
 def velocities(model: Model, X: Pose, q: Array, v: Array, few_kernels: bool = False) -> Velocities:
@@ -114,12 +114,12 @@ def velocities(model: Model, X: Pose, q: Array, v: Array, few_kernels: bool = Fa
     vJ = sum_over_dofs(model.topology, jnp.multiply, rates[:, None], J)
     V = sum_to_leaves(model.topology, vJ, few_kernels=few_kernels)
 
-    def of_dof(V, vJ, J):
+    def dof_motions(V, vJ, J):
         V_parent = V - vJ
         return V_parent, cross_motion(V, J), cross_motion(V_parent, J)
 
     body = model.topology.dof_body
-    V_parent, J_dot, psi_dot = map_rows(of_dof, V, vJ, J, indices=(body, body))
+    V_parent, J_dot, psi_dot = map_rows(dof_motions, V, vJ, J, indices=(body, body))
     return Velocities(rates, J, vJ, V, V_parent, J_dot, psi_dot)
 
 
@@ -132,10 +132,10 @@ def body_accelerations(
     world: Array | None = None,
     few_kernels: bool = False,
 ) -> tuple[Array, Array]:
-    """Accelerations of the bodies, and those relative to their parents, (nb, 6) each.
+    """Accelerations of the bodies, and accelerations relative to their parents, (nb, 6) each.
 
-    `world` (6,): the acceleration of the world, which the first result contains (default 0; minus
-    gravity adds the gravity force); `few_kernels`: as in `sum_to_leaves`.
+    `world` (6,): the acceleration of the world, which is added to the first result (default 0; the
+    acceleration -g has the same effect as gravity); `few_kernels`: as in `sum_to_leaves`.
     """
     rates, rates_dot = velocity.rates, tree_rate_derivatives(model, q, v, a)
 
@@ -272,9 +272,9 @@ def apply_chain_rule(
 ) -> tuple[Array, Array, Array]:
     """Derivatives (n, nv) of n quantities with respect to q, v and a.
 
-    They follow from the derivatives D (n, nv_tree): D_q with respect to the displacements of the
-    dofs of the tree, D_v to the tree rates `r = G v`, and D_a to `r_dot = G a + dG/dt v`.
-    `map_derivatives`: from `velocity_map_derivatives`.
+    `D_q`, `D_v`, `D_a` (n, nv_tree): the derivatives with respect to the displacements of the dofs
+    of the tree, the tree rates `r = G v`, and `r_dot = G a + dG/dt v`; `map_derivatives`: from
+    `velocity_map_derivatives`.
     """
     if model.velocity_map_is_identity:
         return D_q, D_v, D_a

@@ -31,10 +31,10 @@ from .kinematics import (
 def crba(model: Model, q: Array | Kinematics) -> Float[Array, "nv nv"]:
     """Joint-space inertia matrix M(q), symmetric, including the armature, (nv, nv).
 
-    `q` (nq,) or its `Kinematics`. All composite inertias Ic and all columns of S are expressed in
-    one frame with world axes. Then entries [k, j] and [j, k] are `S_k . (Ic_j S_j)` where dof k
-    supports dof j, and zero between branches: one matrix product with a mask.
-    Source: Featherstone, table 6.2.
+    `q` (nq,) or its `Kinematics`. The entries are in kg, kg m or kg m^2. All composite inertias Ic
+    and all columns of S are expressed in one frame with world axes. Then entries [k, j] and [j, k]
+    are `S_k . (Ic_j S_j)` where dof k supports dof j, and zero between branches: one matrix product
+    with a mask. Source: Featherstone, table 6.2.
     """
     kinematics = forward_kinematics.unchecked(model, q)
     X = root_centred(kinematics)

@@ -1,8 +1,8 @@
 """Forward dynamics of logarithmic depth: articulated bodies, composed by divide and conquer.
 
 All quantities are in the frames of the nodes of the dof tree, so the lever arms are short, however
-long a chain is. X is the transform of motions from the parent node to the node, S the dof, d the
-armature and I the inertia of the node with its branches, as far as they are eliminated.
+long a chain is. X is the transform of motions from the parent node to the node, S the motion vector
+of the dof, d the armature, and I the inertia of the node and of its eliminated branches.
 
 A segment is a part of a path: a node and the nodes below it, up to a last node. Let a be the
 acceleration of the parent of the segment. A body at the tip of the segment, with the inertia Y,
@@ -10,8 +10,8 @@ pushes with the force -f, `f = Y a_tip`. Without bias forces the segment obeys
 
     a_tip = A a - C f,    force on the parent = J a + A^T f.
 
-C is the inverse inertia at the tip while the parent is at rest, and J the articulated-body inertia
-that the parent feels while nothing is at the tip. For one node, with `U = I S`, `D = S . U + d` and
+C is the inverse inertia at the tip if the parent is at rest. J is the articulated-body inertia at
+the parent if no body is at the tip. For one node, with `U = I S`, `D = S . U + d` and
 `R = 1 - S U^T / D`, the segment is `A = R X`, `C = S S^T / D`, `J = X^T (I - U U^T / D) X`. Two
 segments (1 above 2) make a segment
 
@@ -21,21 +21,22 @@ with `M = (1 + C_1 J_2)^-1`. J and C are positive semidefinite, so the inverse e
 is associative. J of the segment from a node to the tip of its path is what the node adds to the
 articulated-body inertia of its parent.
 
-D is zero for a node without inertia and armature, such as the first nodes of a ball joint. So each
-node borrows the half of the inertia P of its heavy child and of what the child borrows itself: the
-segment of the node has `I + P`, and the segment of the heavy child has J - P. The sum does not
-change, and D is positive wherever there is inertia further down the path.
+D is zero for a node without inertia and armature, such as the first nodes of a ball joint. So a
+part P of the inertia of each heavy child (tree/paths.py) moves to its parent. For a node i with the
+heavy child c, `P_i = X_i^T (I_i + P_c) X_i / 2`, and P_i is 0 if i is the first node of a path. The
+segment of node i has `I_i + P_c` in place of I_i, and `J_i - P_i` in place of J_i. The sum does not
+change, and D is positive wherever a node further down the path has inertia.
 
 The remaining passes are affine maps. With the articulated-body inertia Y, and U, D and R computed
-from it, `F = R X` is the matrix of both:
+from Y, `F = R X` is the matrix of both maps:
 
     force on the parent = F^T (p + Y c) + X^T U tau / D    (p: the bias force with its children),
     acceleration = F a + R c + S u / D,    u = tau - S . p.
 
-Sources: Featherstone (1999), A divide-and-conquer articulated-body algorithm for parallel
-O(log(n)) calculation of rigid-body dynamics; for the form of the segments, which is free of
-inverses of inertias: Sarkka and Garcia-Fernandez (2023), Temporal parallelization of dynamic
-programming and linear quadratic control.
+Sources: Featherstone (1999), A divide-and-conquer articulated-body algorithm for parallel O(log(n))
+calculation of rigid-body dynamics; for the form of the segments, which needs no inverses of
+inertias: Sarkka and Garcia-Fernandez (2023), Temporal parallelization of dynamic programming and
+linear quadratic control.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ from .rnea import gravity_acceleration
 def divide_and_conquer(
     model: Model, q: Array | Kinematics, v: Array, tau: Array, f_ext: Array | None = None
 ) -> Float[Array, " nv"]:
-    """Acceleration of the robot under the joint forces tau, by steps of logarithmic depth, (nv,).
+    """Acceleration of the robot under the joint forces tau, in logarithmic depth, (nv,).
 
     Arguments and result as for `forward_dynamics`. JAX differentiates all products. Needs a model
     whose velocity map G is the identity. Source: the head of this file.
@@ -91,15 +92,15 @@ def articulated_inertias(parents: np.ndarray, nodes: DofTree) -> Float[Array, "n
 
     def to_parents(level, I, nodes):
         half = nodes.X / jnp.sqrt(jnp.array(2, I.dtype))
-        lent = level.products_to_tips(_join_loans, (half, _congruent(half, I)))[1]
-        lent = jnp.where(level.is_start[:, None, None], 0, lent)
-        Y = I + level.rows_of_heavy_child(lent)
+        moved = level.products_to_tips(_join_moved, (half, _congruent(half, I)))[1]
+        moved = jnp.where(level.is_start[:, None, None], 0, moved)
+        Y = I + level.rows_of_heavy_child(moved)
         U, D, R = _eliminated(nodes, Y)
         S = nodes.S
         C = S[:, :, None] * (S / D[:, None])[:, None]
-        J = _congruent(nodes.X, Y - U[:, :, None] * (U / D[:, None])[:, None]) - lent
+        J = _congruent(nodes.X, Y - U[:, :, None] * (U / D[:, None])[:, None]) - moved
         segments = matmul(R, nodes.X), C, J
-        return level.products_to_tips(jax.vmap(_join_segments), segments)[2] + lent
+        return level.products_to_tips(jax.vmap(_join_segments), segments)[2] + moved
 
     return sums_of_children(parents, to_parents, _with_world(nodes.I), nodes)[:-1]
 
@@ -122,8 +123,8 @@ def _join_segments(above, below):
     return matmul(A_2, MA), (C + C.T) / 2, (J + J.T) / 2
 
 
-def _join_loans(above, below):
-    """The halves of the inertias of a path, where each node adds a half of what it receives."""
+def _join_moved(above, below):
+    """The inertias P of the head of this file, as products along a path."""
     (X, P), (X_below, P_below) = above, below
     return matmul(X_below, X), P + _congruent(X, P_below)
 

@@ -293,7 +293,7 @@ def frame_velocity(
     frame: str | int,
     reference: str = "local_world_aligned",
 ) -> Float[Array, "6"]:
-    """Spatial velocity `[v; w]` of a frame relative to the world, in m/s and rad/s.
+    """Spatial velocity `[v; w]` (6,) of a frame relative to the world, in m/s and rad/s.
 
     - `q` (nq,) or its `Kinematics`, `v` (nv,); `frame`: as in `Model.frame_index`;
     - `reference`: "local" (the frame's origin and axes), "local_world_aligned" (the frame's origin,
@@ -320,7 +320,7 @@ def frame_acceleration(
     frame: str | int,
     reference: str = "local_world_aligned",
 ) -> Float[Array, "6"]:
-    """Acceleration of a frame relative to the world, `J a + dJ/dt v`, in m/s^2 and rad/s^2.
+    """Acceleration (6,) of a frame relative to the world, `J a + dJ/dt v`, in m/s^2 and rad/s^2.
 
     Arguments as for `frame_velocity`, and `a` (nv,). With "local" and "world" the result is the
     spatial acceleration. With "local_world_aligned" the result is the classical acceleration, whose

@@ -53,10 +53,10 @@ def operational_space_inertia(
 
     Arguments as for `delassus_matrix`; `damping` is added to each diagonal entry of `J M^-1 J^T`.
     The unit of `damping`, 0 or more, is 1/kg in linear rows and 1/(kg m^2) in angular rows. Without
-    damping the result is NaN if fewer than six dofs move a frame, or fewer than 6k all frames. In a
-    singular configuration without damping, the result is not finite or has entries of the size of 1
-    over the eps of the dtype. Raises ArgumentError for an unknown frame or reference. Source:
-    Khatib (1987), equation 51.
+    damping the result is NaN if fewer than six dofs move one of the frames, or if fewer than 6k
+    dofs move the frames together. In a singular configuration without damping, the result is not
+    finite or has entries of the size of `1 / eps` of the dtype. Raises ArgumentError for an unknown
+    frame or reference. Source: Khatib (1987), equation 51.
     """
     damping = arguments.number(model, damping, "damping")
     D = delassus_matrix.unchecked(model, q, frames, reference)

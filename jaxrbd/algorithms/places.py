@@ -90,7 +90,7 @@ def wrenches_at_points(
 
 
 def place_jacobians(model: Model, kinematics: Kinematics, places: Places) -> Float[Array, "n nv 6"]:
-    """The Jacobians of n places in the axes of the places, with one row per velocity in v."""
+    """The Jacobians of n places in the axes of the places, with one row per entry of v."""
     moves = model.topology.movers(places.bodies)
     columns = functools.partial(body_columns, model, kinematics)
     return jax.vmap(columns)(moves, places.X.X_RF)

@@ -69,7 +69,7 @@ from .rnea import gravity_acceleration
 
 
 class RneaDerivatives(NamedTuple):
-    """Derivatives of tau = rnea(model, q, v, a), each (nv, nv); M is the one for a."""
+    """Derivatives of tau = rnea(model, q, v, a), each (nv, nv). M is `dtau_da`."""
 
     dtau_dq: Array
     dtau_dv: Array
@@ -77,7 +77,7 @@ class RneaDerivatives(NamedTuple):
 
 
 class ForwardDynamicsDerivatives(NamedTuple):
-    """Derivatives of a = forward_dynamics(model, q, v, tau), each (nv, nv)."""
+    """Derivatives of a = forward_dynamics(model, q, v, tau), each (nv, nv). Minv is `dqdd_dtau`."""
 
     dqdd_dq: Array
     dqdd_dv: Array
@@ -196,7 +196,7 @@ def _derivatives(
         in_subtree, row_products(left, right_v), jnp.where(supports, row_products(J, dF_dv), 0)
     )
     M = symmetric_product(model, J, left[:, :6])
-    return _in_independent_velocities(model, q, v, a, tau, RneaDerivatives(D_q, D_v, M))
+    return _map_to_independent(model, q, v, a, tau, RneaDerivatives(D_q, D_v, M))
 
 
 def _changes_with_acceleration(
@@ -218,7 +218,7 @@ def _changes_with_acceleration(
     return A_parent, apply_inertia(inertia, A_body) + product(strictly, forces)
 
 
-def _in_independent_velocities(
+def _map_to_independent(
     model: Model, q: Array, v: Array, a: Array, tau: Array, tree: RneaDerivatives
 ) -> RneaDerivatives:
     """Derivatives of `G^T tau` plus the forces of armature and dissipation (q, v and a).
