@@ -47,9 +47,9 @@ class ActuatorStates(NamedTuple):
 class AffineActuators(eqx.Module):
     """n actuators on joints with one degree of freedom, tendons, or other transmissions.
 
-    These are actuators of MuJoCo. The actuator i has the length `l = gear_i x` and the velocity
-    `dl = gear_i dx`, for the coordinate x of its joint or the length x of its tendon or its other
-    transmission, and the rate dx. Its force is
+    These are actuators of MuJoCo. Let x be the coordinate of the joint of actuator i, or the length
+    of its tendon or other transmission, and dx the rate of x. The actuator has the length
+    `l = gear_i x` and the rate `dl = gear_i dx`. Its force is
 
         u = clip(control_i, control_range_i), moved by whole periods to within half a period of l
         gain = gain_i . [1, l, dl] + (gain of the muscle i)
@@ -61,8 +61,8 @@ class AffineActuators(eqx.Module):
     on a joint, a tendon or another transmission is the sum of `gear_i f` over its actuators. The
     force on a tendon is positive if it makes the tendon longer. The force on each joint in
     `limited_joints`, from its actuators, from tendons and from other transmissions, is clipped to
-    its `joint_force_range`. It does not contain the forces on joints that follow this joint. The
-    limit of a joint that follows others is for the actuators on this joint only.
+    its `joint_force_range`. This force does not contain the forces on joints that follow the joint.
+    The limit of a joint that follows others is for the actuators on this joint only.
 
     A motor has the default gain and bias. A position servo with the stiffness kp and the damping kd
     has `gain = [kp, 0, 0]` and `bias = [0, -kp, -kd]`. A muscle has `gain = bias = [0, 0, 0]`.
@@ -78,10 +78,11 @@ class AffineActuators(eqx.Module):
     - `control_range`, `force_range`: (n, 2), lower and upper bounds, by default infinite;
     - `joint_force_range`: (m, 2) in N or N m, for the m joints `limited_joints`, by default
       infinite;
-    - `names`: the names of the actuators, by default the names of the joints and tendons;
+    - `names`: the names of the actuators, by default the names of the joints, tendons and other
+      transmissions;
     - `tendon_force_range`: (k, 2) in N, for the tendons, by default infinite;
-    - `muscles`: `Muscles` with n entries, or None. The peak force of actuators that are no muscles
-      is 0;
+    - `muscles`: `Muscles` with n entries, or None. An actuator that is no muscle has the peak force
+      0 there;
     - `limited_joints`: names of joints with one degree of freedom; by default `driven_joints`, the
       different joints in the order in which `joints` first names them;
     - `periods`: (n,), above 0; infinite where u is not moved, as by default. If the length is an
@@ -182,7 +183,7 @@ class AffineActuators(eqx.Module):
 
     @property
     def coupled(self) -> tuple[Tendon | Transmission, ...]:
-        """`tendons` and `transmissions`: what may act on several joints."""
+        """`tendons` and `transmissions`, which may act on several joints."""
         return (*self.tendons, *self.transmissions)
 
     @property
@@ -191,7 +192,7 @@ class AffineActuators(eqx.Module):
         return tuple(dict.fromkeys(name for name in self.joints if name is not None))
 
     def require_joints(self) -> tuple[str, ...]:
-        """The joint of each actuator. Raises ArgumentError, which names an actuator without one."""
+        """The joint of each actuator. Raises ArgumentError for an actuator without a joint."""
         for name, joint in zip(self.names, self.joints):
             if joint is None:
                 raise ArgumentError(f"actuator {name!r} drives no joint, expected a joint")
@@ -251,8 +252,8 @@ def _affine_force(
     if not actuators.coupled:
         forces = _clipped(forces, limited.v, joint_range)
         return independent_joint_force(model, configuration, forces)
-    # A tendon or another transmission acts on v. So it adds to the forces on independent joints,
-    # before the limits of these, and before the forces of the joints that follow them.
+    # The forces of tendons and other transmissions act on v. So they are added to the forces on
+    # independent joints before these are clipped. The forces of followers are added after that.
     follows = np.array([_follows(model, x) for x in actuators.limited_joints], bool)
     forces = _clipped(forces, limited.v[follows], joint_range[follows])
     independent = independent_index(model, "v")
@@ -261,8 +262,8 @@ def _affine_force(
     tau = _clipped(tau, np.array(dofs, int), joint_range[~follows])
     if model.coupling is None:
         return tau
-    of_followers = forces.at[independent].set(0)
-    return tau + independent_joint_force(model, configuration, of_followers)
+    follower_forces = forces.at[independent].set(0)
+    return tau + independent_joint_force(model, configuration, follower_forces)
 
 
 def _states_and_outputs(
@@ -297,7 +298,7 @@ def _states_and_outputs(
 
 
 def _sums(actuators: AffineActuators, x: Float[Array, " n"]) -> Array:
-    """The sums over the actuators of each joint, tendon and other transmission."""
+    """The sums of x over the actuators of each joint, tendon and other transmission."""
     order = np.array(actuators.outputs, int)
     outputs = len(actuators.driven_joints) + len(actuators.coupled)
     if outputs < len(x):
@@ -312,14 +313,14 @@ def _follows(model: Model, joint: str) -> bool:
 
 
 def _clipped(forces: Array, index: np.ndarray, limits: Array) -> Array:
-    """Forces, of which those with the indices (m,) are clipped to limits (m, 2)."""
+    """The forces, where the entries with the indices (m,) are clipped to limits (m, 2)."""
     if not len(index):
         return forces
     return forces.at[index].set(clip_within(forces[index], limits[:, 0], limits[:, 1]))
 
 
 def _shares_of_tendons(actuators: AffineActuators, forces: Array) -> Float[Array, " k"]:
-    """The shares (k,) of the forces (k,) on the tendons that `tendon_force_range` leaves."""
+    """The factors (k,) that bring the forces (k,) on the tendons into `tendon_force_range`."""
     limits = jnp.asarray(actuators.tendon_force_range, forces.dtype)
     bounded = clip_within(forces, limits[:, 0], limits[:, 1])
     outside = (bounded != forces) & (forces != 0)

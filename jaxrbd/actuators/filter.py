@@ -50,7 +50,7 @@ class Filter(eqx.Module):
 
     `push` makes one time step. The filtered command is the control of the actuators:
 
-        # as after a long constant control; MuJoCo itself starts with the activation 0
+        # start as after a long constant control; MuJoCo starts with the activation 0
         activation = filters.init(control)
         activation, filtered = filters.push(activation, control, dt)  # once per time step
         tau = actuators(model, q, v, filtered)
@@ -127,7 +127,7 @@ class Filter(eqx.Module):
     def init(self, command: ArrayLike) -> Float[Array, " n"]:
         """The activation (n,) that a constant command (n,) keeps constant.
 
-        That of an integrator is 0, or the bound of its range that is nearest to 0. Raises
+        The activation of an integrator is 0, or the bound of its range nearest to 0. Raises
         ArgumentError if the command does not have the shape (n,) or a floating-point dtype.
         """
         command = self._floats(command, "command")

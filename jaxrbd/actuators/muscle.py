@@ -41,10 +41,10 @@ class Muscles(eqx.Module):
         f = -peak_force (a active(L) velocity(V) + passive(L)).
 
     It is negative: a muscle pulls. The three curves consist of parabolas and lines. Their first
-    derivatives are continuous, except that of `velocity` at V = 0 for an `eccentric_peak` of 1:
+    derivatives are continuous, except for `velocity` at V = 0 with an `eccentric_peak` of 1:
 
     - `active` is 1 at L = 1, and 0 outside of `active_range`;
-    - `velocity` is 0 for V of -1 or less, 1 at V = 0, and `eccentric_peak` for
+    - `velocity` is 0 for V of -1 or less, 1 at V = 0, and `eccentric_peak` for V of
       `eccentric_peak - 1` or more;
     - `passive` is 0 for x of 0 or less, `passive_peak x^2 / 2` up to x = 1, and
       `passive_peak (x - 1/2)` beyond, with `x = 2 (L - 1) / (active_range_1 - 1)`.
@@ -53,9 +53,12 @@ class Muscles(eqx.Module):
 
     - `peak_force` (n,) in N, 0 or more. A muscle with the peak force 0 has no force;
     - `length_range` (n, 2) in m: the least and the largest length of the muscle with its tendon;
-    - `scaled_range` (n, 2): the scaled lengths there; by default 0.75 and 1.05;
-    - `active_range` (n, 2): below 1 and above 1; by default 0.5 and 1.6;
-    - `largest_speed` (n,) in 1/s, more than 0, by default 1.5;
+    - `scaled_range` (n, 2): the scaled lengths L at the ends of `length_range`, by default 0.75 and
+      1.05;
+    - `active_range` (n, 2): the scaled lengths, below 1 and above 1, between which the muscle can
+      be active, by default 0.5 and 1.6;
+    - `largest_speed` (n,) in 1/s, more than 0, by default 1.5: the speed -dl / L0 from which on the
+      active force is 0;
     - `passive_peak` (n,), 0 or more, by default 1.3;
     - `eccentric_peak` (n,), 1 or more, by default 1.2.
 
@@ -180,9 +183,10 @@ def activation_time(
 
     The activation a of a muscle follows its excitation u by `da/dt = (u - a) / time`. For a between
     0 and 1, the time is `rise (0.5 + 1.5 a)` if a increases, and `fall / (0.5 + 1.5 a)` if it
-    decreases. For differences u - a from -`width`/2 to `width`/2, the time changes smoothly from
-    the second to the first.
+    decreases. For differences u - a from -`width`/2 to `width`/2, the time changes smoothly between
+    these two values.
 
+    `activation`, `excitation` (n,); `rise`, `fall` (n,) in s; `width` (n,), 0 or more.
     Source: Millard, Uchida, Seth and Delp, "Flexing computational muscle: modeling and simulation
     of musculotendon dynamics", 2013; the smooth change: MuJoCo, chapter "Modeling",
     section "Muscle actuators".

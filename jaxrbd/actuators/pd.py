@@ -97,8 +97,8 @@ class PD(ValuesOfDofs):
             clip(K difference(model, q, position) + D (velocity - v), -e, e).
 
         So the position error of a ball joint or a floating base is a rotation vector or a twist in
-        the child frame, and needs no special case. A force at its limit has the derivative zero
-        with respect to the state and the gains. Raises ArgumentError if the fields are not (nv,).
+        the child frame, and needs no special case. A clipped force has the derivative zero with
+        respect to the state and the gains. Raises ArgumentError if the fields are not (nv,).
         """
         return _pd_force(model, self, q, v, position, velocity)
 

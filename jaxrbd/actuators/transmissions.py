@@ -1,7 +1,7 @@
 """Transmissions of actuators other than joints and tendons.
 
 A transmission has a length, and moment arms: the row (nv,) that maps the force of the actuator to
-generalized forces. All transmissions of one class are one batch.
+generalized forces. All transmissions of one class are computed as one batch.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ class FrameForce(eqx.Module):
     """A force and a moment on a link, such as the thrust of a propeller.
 
     - `frame`: the name of a frame of the model, at whose origin the force acts;
-    - `force` (3,): the direction, or the force in N for each unit of the actuator's force;
-    - `moment` (3,): the moment for each unit of the actuator's force, zero by default;
-    - `force_axes`, `moment_axes`: "frame" or "world", the axes of the two vectors.
+    - `force` (3,): the force in N for each unit of the actuator's force, zero by default;
+    - `moment` (3,): the moment in N m for each unit of the actuator's force, zero by default;
+    - `force_axes`, `moment_axes`: "frame" (default) or "world", the axes of the two vectors.
 
-    The length is always zero. Its moment arms are the Jacobian of the frame, times the vectors.
-    Source: MuJoCo, XML reference, actuator/general, attribute site.
+    The length is always zero. The moment arms are the product of the Jacobian of the frame with the
+    vectors. Raises ArgumentError if both vectors are None. Source: MuJoCo, XML reference,
+    actuator/general, attribute site.
     """
 
     frame: str = eqx.field(static=True)
@@ -80,11 +81,12 @@ class FrameDisplacement(eqx.Module):
     - `direction` (3,), `axis` (3,): in axes of the reference, zero by default.
 
     With the position p and the rotation R of the frame, in the reference frame, the length is
-    `direction . p + axis . log(R)`. MuJoCo defines the moment arms: the difference of the
-    Jacobians of both frames in axes of the reference, times `direction` and `axis`, without the
-    joints that move both frames. They differ from the derivative of the length, if a joint that
-    does not move the frame turns the reference, or for a rotation vector log(R) that is not
-    parallel to `axis`. Source: MuJoCo, XML reference, actuator/general, attribute refsite.
+    `direction . p + axis . log(R)`. MuJoCo defines the moment arms: the difference of the Jacobians
+    of both frames in axes of the reference, times `direction` and `axis`, without the joints that
+    move both frames. They differ from the derivative of the length, if a joint that does not move
+    the frame turns the reference, or for a rotation vector log(R) that is not parallel to `axis`.
+    Raises ArgumentError if both vectors are None. Source: MuJoCo, XML reference, actuator/general,
+    attribute refsite.
     """
 
     frame: str = eqx.field(static=True)
@@ -143,9 +145,9 @@ class BallTorque(eqx.Module):
     """A torque on a spherical joint along an axis.
 
     - `joint`: the name of a spherical joint or a free-flyer;
-    - `axis` (3,): the torque for each unit of force;
+    - `axis` (3,): the torque for each unit of the actuator's force;
     - `in_parent`: whether `axis` has the axes of the joint placement, which are fixed in the parent
-      link. By default, it has axes of the child.
+      link. By default, `axis` has the axes of the child link.
 
     The length is `axis . log(q)`, for the quaternion q of the joint. Source: MuJoCo, XML reference,
     actuator/general, attributes joint and jointinparent.
@@ -273,17 +275,17 @@ def _slider_cranks(model: Model, items: Sequence[SliderCrank], kinematics: Kinem
     places, X = places_from_first_root(model, kinematics, frames)
     rod, axis = _stacked([x.rod for x in items], model), X.R[n:, :, 2]
     offset = X.p[:n] - X.p[n:]
-    along = jnp.sum(axis * offset, axis=1)
-    square = along * along + rod * rod - jnp.sum(offset * offset, axis=1)
+    axial = jnp.sum(axis * offset, axis=1)
+    square = axial * axial + rod * rod - jnp.sum(offset * offset, axis=1)
     reaches = square > 0
     root = jnp.sqrt(jnp.where(reaches, square, 1))
     # The derivatives of the length with respect to the offset and the axis.
-    share = jnp.where(reaches, 1 - along / root, 1)[:, None]
+    share = jnp.where(reaches, 1 - axial / root, 1)[:, None]
     by_offset = axis * share + jnp.where(reaches[:, None], offset / root[:, None], 0)
     by_axis = offset * share
     nothing = jnp.zeros_like(by_axis)
     return _Rows(
-        along - jnp.where(reaches, root, 0),
+        axial - jnp.where(reaches, root, 0),
         [places.bodies[:n], places.bodies[n:]],
         [
             wrenches_at_points(X.p[:n], by_offset, nothing),
