@@ -169,7 +169,7 @@ class State(eqx.Module):
     # -------------------------------------------------------------------- mass, momentum and force
 
     def inertia(self, body: str, frame: str | None = None) -> SpatialInertia:
-        """The spatial inertia of a moving body, one of `model.body_names`."""
+        """The spatial inertia (10,) of a moving body, one of `model.body_names`."""
         if body not in self.model.body_names:
             bodies = list(self.model.body_names)
             raise ArgumentError(f"no moving body {body!r} in {self.model!r}; bodies: {bodies}")
@@ -179,7 +179,7 @@ class State(eqx.Module):
         return SpatialInertia(transform_inertia(X_FB, inertia), frame=frame)
 
     def center_of_mass(self, frame: str = WORLD) -> Point:
-        """The centre of mass of all moving bodies."""
+        """The centre of mass of all moving bodies, in m."""
         com = center_of_mass_frame(self.model, self.kinematics)
         X_FC = relative_pose(self._pose(frame), com)
         return Point(X_FC.p, frame=frame)
@@ -201,10 +201,10 @@ class State(eqx.Module):
         return MomentumMatrix(transform_force(X_FC, about_com.T).T, frame=frame)
 
     def newton_euler(self, body: str, frame: str | None = None) -> Wrench:
-        """Net wrench on a moving body: the sum of all wrenches, including gravity, `d(I T)/dt`.
+        """Net wrench on a moving body: the sum of all wrenches, including gravity.
 
-        This is the rate of the momentum of `body` relative to the world. `body`: one of
-        `model.body_names`; `frame`: any frame of the robot.
+        The net wrench is the rate `d(I T)/dt` of the momentum of `body` relative to the world.
+        `body`: one of `model.body_names`; `frame`: any frame of the robot.
         """
         inertia, frame = self.inertia(body), body if frame is None else frame
         A, T = self.relative_acceleration(body), self.relative_twist(body)

@@ -88,7 +88,8 @@ def base_parameters(model: Model, tolerance: float | None = None) -> BaseParamet
     of the terms in the column. The default tolerance is the square root of the machine epsilon of
     the dtype, so double precision can find more base parameters than single precision. Columns and
     rows are scaled to unit size, so the units and the sizes of the links do not change which
-    parameters are dependent. The result does not depend on `model.inertia`.
+    parameters are dependent. The result does not depend on `model.inertia`. Raises ArgumentError
+    for a tolerance that is not between 0 and 1.
     Source: Gautier (1991), "Numerical calculation of the base inertial parameters of robots".
     """
     samples = 20 + 40 * arguments.robot(model).nb // max(model.nv, 1)  # 4 equations per parameter
@@ -247,7 +248,7 @@ def identify_consistent_inertia(
 
 @jax.jit
 def _stacked(model: Model, q: Array, v: Array, a: Array) -> tuple[Array, Array, Array]:
-    """Regressors, bounds of their entries, and the forces of armature and of dissipation, if on.
+    """Regressors, bounds of their entries, and the forces of armature and dissipation.
 
     Regressors and bounds (`summed_sizes`) are (n nv, 10 nb) for n states; the forces are (n nv,).
     """
@@ -278,8 +279,10 @@ def _sizes(bounds: np.ndarray, nv: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _measurements(model, q, v, a, tau, noise) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The regressor (n nv, 10 nb), the bounds of its entries, and the part of tau (n nv,) that is
-    due to the inertias, all divided by the noise."""
+    """The regressor (n nv, 10 nb), bounds of its entries, and forces (n nv,), over the noise.
+
+    The forces are the part of tau that is due to the inertias.
+    """
     arguments.robot(model)
     n = len(jnp.atleast_1d(arguments.as_array(q, "q")))
     q = arguments.array(model, q, "q", (n, model.nq), "samples, nq")
@@ -396,7 +399,9 @@ _NEAR, _SMALL = 0.3, 1e-6
 
 
 def _newton(samples, prior, weight, max_steps) -> tuple[np.ndarray, np.ndarray, bool]:
-    """The minimum (n, 10), a triangular factor of the second derivative, whether steps converged.
+    """The minimum (n, 10), a triangular factor R, and whether the steps converged.
+
+    `R^T R` is half of the second derivative of the minimised function.
 
     The weight of the prior starts large, so that the inertias stay near the prior, and is reduced
     to `weight`. With `J = C C^T`, the second derivative of D along dJ is the sum of the squared

@@ -40,7 +40,8 @@ class ParameterFit(NamedTuple):
       `jax.flatten_util.ravel_pytree`. s is the size of the residuals;
     - `residual_rms`: s, the root of `sum(((measured - predicted) / noise)^2) / (m - n)` for m
       measurements. It is about 1 if the noise was given and the model is right;
-    - `converged`: whether the next step would be at most a thousandth of the standard deviations;
+    - `converged`: whether the next step would be at most a thousandth of the standard deviations,
+      or below rounding errors;
     - `steps`: the number of steps.
     """
 

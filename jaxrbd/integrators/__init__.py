@@ -1,8 +1,8 @@
 """Time integration on the configuration manifold: single steps, and rollouts of many steps.
 
 Each integrator is a pure function `step(model, dynamics, q, v, dt)` that returns (q, v) after `dt`
-seconds. `dynamics(q, v)` returns the acceleration (nv,). Examples are
-`lambda q, v: forward_dynamics(model, q, v, tau)`, a feedback law, and constrained dynamics. The
+seconds. `dynamics(q, v)` returns the acceleration (nv,), for example
+`lambda q, v: forward_dynamics(model, q, v, tau)`; it can contain a feedback law or constraints. The
 model defines the manifold, and configurations stay on it.
 
 Other quantities can be integrated with the state: time, work, the state of a motor. Pass them as

@@ -44,11 +44,11 @@ def explicit_euler(
 
     Linear velocities of free-flyers and planar joints are in axes that turn with the body. During
     the step, these velocities are in the axes at q: v moves q by `displace(model, q, dt v)`, v' is
-    `v + dt (a + w x v)` in the axes at q, and `transport` expresses v' in the new axes. So a body
-    without forces keeps its linear velocity, if its origin is the centre of mass. A step that adds
-    `dt a` to the entries of v would gain kinetic energy like `exp(w^2 dt t)`. For joints whose axes
-    do not turn, q moves by `integrate(model, q, dt v)`. Source: SE(3) sheet of Pinocchio, the joint
-    integrator, for these joints.
+    `v + dt (a + w x v)` in the axes at q, and `transport` expresses v' in the new axes. Here w is
+    the angular velocity. So a body without forces keeps its linear velocity, if its origin is the
+    centre of mass. If a step added `dt a` to the entries of v, the kinetic energy would grow like
+    `exp(w^2 dt t)`. For joints whose axes do not turn, q moves by `integrate(model, q, dt v)`.
+    Source: SE(3) sheet of Pinocchio, the joint integrator, for these joints.
     """
     q, v, dt, z = _checked(model, q, v, dt, z)
     a, rate = rates(model, dynamics, q, v, z)
@@ -68,7 +68,7 @@ def semi_implicit_euler(
 
     The step is explicit in the gyroscopic force, which is part of the acceleration. So a body that
     rotates about an axis other than a principal axis gains kinetic energy, to first order in dt:
-    the guide to the integrators has figures. `contact_step` has no such gain.
+    the guide to the integrators gives values. `contact_step` has no such gain.
     """
     q, v, dt, z = _checked(model, q, v, dt, z)
     a, rate = rates(model, dynamics, q, v, z)
@@ -109,10 +109,11 @@ def variational_midpoint(
 ) -> tuple:
     """One step of stationary action, with the Lagrangian at the midpoint of the step; second order.
 
-    The step moves the configuration from q by a displacement x (nv,) to `integrate(q, x)`. The
-    midpoint is `integrate(q, x / 2)`. The action of the step is dt times the Lagrangian at the
-    midpoint and at the velocity `x / dt`. The derivatives of the action with respect to the two
-    ends of the step give equations for x and for the momenta `p = M v` and `p' = M v'` at the ends:
+    The step moves the configuration from q to `integrate(q, x)`, where the displacement x (nv,) is
+    unknown. The midpoint is `integrate(q, x / 2)`. The action of the step is dt times the
+    Lagrangian at the midpoint and at the velocity `x / dt`. The derivatives of the action with
+    respect to the two ends of the step give equations for x and for the momenta `p = M v` and
+    `p' = M v'` at the ends:
 
         2 M(midpoint) x / dt = J(x / 2)^T p + J(-x / 2)^T p'
         p' = p + dt d(M v)/dt
@@ -159,7 +160,7 @@ def variational_midpoint(
     v_middle, dz = find_root(residual, (v, _scale(0, z)))
     _, p_rate, _ = middle(v_middle, dz)
     q_next = integrate(model, q, dt * v_middle)
-    # The solve for v_next itself would multiply v by 1 plus a rounding error in each step.
+    # Solve for the change of v: a solve for v_next would add a rounding error of v in each step.
     missing = (p - mass_matrix_product(model, q_next, v)) + dt * p_rate
     v_next = v + solve_mass_matrix(model, q_next, missing)
     return _state(q_next, v_next, _add(z, 1, dz))
@@ -168,10 +169,10 @@ def variational_midpoint(
 def _to_middle(model: Model, y: Array, p: Array) -> Array:
     """`J(y)^T p`, with J the left Jacobian of the exponential on the configuration manifold."""
 
-    def less_one(xi, m):
+    def change_by_jacobian(xi, m):
         return einsum("...ij,...j->...i", se3.left_jacobian(xi), m) - m
 
-    (change,) = jax.linear_transpose(lambda w: lie_operation(model, less_one, y, w), p)(p)
+    (change,) = jax.linear_transpose(lambda w: lie_operation(model, change_by_jacobian, y, w), p)(p)
     return p + change
 
 
