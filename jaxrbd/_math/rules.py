@@ -69,12 +69,12 @@ class custom_jvp:
             found, result_tree = jax.tree.flatten(result)
             return found
 
-        def given(leaves: Sequence[Any]) -> list[Any]:
+        def all_arguments(leaves: Sequence[Any]) -> list[Any]:
             changing, fixed = iter(tree.unflatten(leaves)), iter(static)
             return [next(fixed if i in self._static else changing) for i in range(len(arguments))]
 
         def value(*leaves: Array) -> list[Array]:
-            return flat(self._function(*given(leaves)))
+            return flat(self._function(*all_arguments(leaves)))
 
         def rule(leaves: list[Array], changes: Changes) -> tuple[list[Array], Changes]:
             assert self._rule is not None
@@ -92,13 +92,13 @@ class custom_jvp:
             assert self._linear is not None
             assert result_tree is not None
             argument, transposed = self._linear
-            others = given([known.get(i) for i in range(len(leaves))])
-            others[argument] = result_tree.unflatten(cotangents)
-            return dict(zip(linear, jax.tree.leaves(transposed(*others))))
+            replaced = all_arguments([known.get(i) for i in range(len(leaves))])
+            replaced[argument] = result_tree.unflatten(cotangents)
+            return dict(zip(linear, jax.tree.leaves(transposed(*replaced))))
 
         linear: list[int] = []
         if self._linear is not None:
-            linear = jax.tree.leaves(given(range(len(leaves)))[self._linear[0]])
+            linear = jax.tree.leaves(all_arguments(range(len(leaves)))[self._linear[0]])
         function = _Function(value, rule, linear, transpose)
         found = _call.bind(*leaves, function=function)
         return jax.tree.unflatten(result_tree, found)

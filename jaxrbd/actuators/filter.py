@@ -85,7 +85,7 @@ class Filter(eqx.Module):
         self.early = _flags(early, n)
         arguments.require(
             self.time_constant,
-            lambda x: (x > 0) | ((x == 0) & self._are(EXACT)),
+            lambda x: (x > 0) | ((x == 0) & self._have_kind(EXACT)),
             "time_constant",
             "0 or more for exact filters, and more than 0 for other filters",
         )
@@ -101,7 +101,7 @@ class Filter(eqx.Module):
             self.release_time = arguments.parameter(release_time, "release_time", (n,))
         if smoothing is not None:
             self.smoothing = arguments.parameter(smoothing, "smoothing", (n,))
-        no_muscle = ~self._are(MUSCLE)
+        no_muscle = ~self._have_kind(MUSCLE)
         for name, test, expected in (
             ("time_constant", np.isfinite, "finite for muscles"),
             (
@@ -118,9 +118,9 @@ class Filter(eqx.Module):
     @property
     def instant(self) -> Array | np.ndarray:
         """Whether each filter only clips its command, (n,)."""
-        return self._are(EXACT) & np.array(self.early, bool) & (self.time_constant == 0)
+        return self._have_kind(EXACT) & np.array(self.early, bool) & (self.time_constant == 0)
 
-    def _are(self, kind: str) -> np.ndarray:
+    def _have_kind(self, kind: str) -> np.ndarray:
         """Whether each filter is of a kind, (n,)."""
         return np.array([kind == x for x in self.kinds], bool)
 
@@ -131,14 +131,14 @@ class Filter(eqx.Module):
         ArgumentError if the command does not have the shape (n,) or a floating-point dtype.
         """
         command = self._floats(command, "command")
-        u = jnp.where(self._are(INTEGRATOR), 0, self._inputs(command))
+        u = jnp.where(self._have_kind(INTEGRATOR), 0, self._inputs(command))
         return _clip(u, self.activation_range)
 
     def _inputs(self, command: Array) -> Array:
         """The values u (n,) of the class: clipped commands."""
         u = _clip(command, self.command_range)
         if MUSCLE in self.kinds:
-            u = jnp.where(self._are(MUSCLE), clip_within(u, 0, 1), u)
+            u = jnp.where(self._have_kind(MUSCLE), clip_within(u, 0, 1), u)
         return u
 
     def push(
@@ -180,7 +180,7 @@ def _push(
     """The next activation and the filtered command; see `Filter.push`."""
     dt = arguments.POSITIVE.or_nan(jnp.asarray(dt, activation.dtype))
     T = jnp.asarray(filters.time_constant, activation.dtype)
-    exact, integrates, muscle = map(filters._are, (EXACT, INTEGRATOR, MUSCLE))
+    exact, integrates, muscle = map(filters._have_kind, (EXACT, INTEGRATOR, MUSCLE))
     u = filters._inputs(command)
     if muscle.any():
         release, smoothing = (

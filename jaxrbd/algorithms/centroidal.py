@@ -62,7 +62,7 @@ def com_jacobian(model: Model, q: Array | Kinematics) -> Float[Array, "3 nv"]:
     `q` (nq,) or its `Kinematics`. `J v` is the velocity of the centre of mass in world axes. J is
     the derivative of `center_of_mass` in the tangent space. J is zero where the total mass is zero.
     """
-    return _over_mass(model, centroidal_momentum_matrix(model, q)[:3])
+    return _divided_by_mass(model, centroidal_momentum_matrix(model, q)[:3])
 
 
 @arguments.compiled(arrays=("q",))
@@ -126,7 +126,7 @@ def centroidal_momentum_matrix_dot(
     columns = (
         apply_inertia(inertia_rate_from_moments(moments), velocity.J)
         + apply_inertia(composite, velocity.J_dot)
-        - cross_force(from_linear(_over_mass(model, h[:3])), momentum)
+        - cross_force(from_linear(_divided_by_mass(model, h[:3])), momentum)
     )
     columns = independent_force(model, kinematics.q, columns)
     if not model.velocity_map_is_constant:
@@ -158,7 +158,7 @@ def centroidal_derivatives(
     dh_dq = dh_dq + apply_inertia(composite.inertia, velocity.psi_dot)
 
     # Row j of dc_dq is `[c_j; 0]`: a unit displacement of dof j moves the centre of mass by c_j.
-    dc_dq = from_linear(_over_mass(model, dF_da[:, :3]))
+    dc_dq = from_linear(_divided_by_mass(model, dF_da[:, :3]))
     force = jnp.sum(
         apply_inertia(inertia, A_bodies) + gyroscopic_force(inertia, velocity.V), axis=0
     )
@@ -182,7 +182,7 @@ def _about_com(model: Model, kinematics: Kinematics) -> tuple[Pose, Array]:
     return X, transform_inertia(X, model.inertia)
 
 
-def _over_mass(model: Model, momentum: Array) -> Array:
+def _divided_by_mass(model: Model, momentum: Array) -> Array:
     """A linear momentum divided by the total mass; zero where the total mass is zero."""
     mass = jnp.sum(model.inertia[:, 0])
     has_mass = mass != 0

@@ -248,7 +248,7 @@ def frame_axes(model: Model, q: Array | Kinematics, frame: str | int) -> Float[A
     body, R_BF = model.frame_bodies[index], model.frame_pose.R[index]
     if body < 0:
         return R_BF
-    X_RB, _ = _poses_along(model, q, np.flatnonzero(model.topology.supports[:, body]))
+    X_RB, _ = _path_poses(model, q, np.flatnonzero(model.topology.supports[:, body]))
     return small_product(X_RB.R[-1], R_BF)
 
 
@@ -358,7 +358,7 @@ def frame_jacobian(
     if body < 0:
         return jnp.zeros((6, model.nv), model.dtype)
     path = np.flatnonzero(topology.supports[:, body])
-    X_RB, p_WR = _poses_along(model, q, path)
+    X_RB, p_WR = _path_poses(model, q, path)
     X_BF = jax.tree.map(lambda x: x[number], model.frame_pose)
     X = RootedPose(compose(Pose(X_RB.R[-1], X_RB.p[-1]), X_BF), p_WR)
     moved = np.flatnonzero(np.isin(topology.dof_body, path))
@@ -371,7 +371,7 @@ def frame_jacobian(
     return independent_force(model, configuration_of(q), columns).T
 
 
-def _poses_along(
+def _path_poses(
     model: Model, q: Array | Kinematics, path: np.ndarray
 ) -> tuple[Pose, Float[Array, "3"]]:
     """Poses of the bodies on a path from the root, as in `root_centred`; the root's world position.

@@ -144,7 +144,7 @@ class State(eqx.Module):
     def relative_twist(self, body: str, base: str = WORLD, frame: str | None = None) -> Twist:
         """The twist of `body` relative to `base`, expressed in `frame`."""
         frame = body if frame is None else frame
-        V = self._expressed_in(frame, body, self.V) - self._expressed_in(frame, base, self.V)
+        V = self._express(frame, body, self.V) - self._express(frame, base, self.V)
         return Twist(V, body=body, base=base, frame=frame)
 
     def relative_acceleration(
@@ -153,7 +153,7 @@ class State(eqx.Module):
         """The time derivative of `relative_twist(body, base, frame)`, without gravity."""
         frame = body if frame is None else frame
         twist = self.relative_twist(body, base, frame)
-        A_body, A_base = (self._expressed_in(frame, x, self.A) for x in (body, base))
+        A_body, A_base = (self._express(frame, x, self.A) for x in (body, base))
         in_fixed_frame = A_body - A_base
         # In a frame with velocity V, the rate of the coordinates of a twist T has the additional
         # term -V x T.
@@ -224,31 +224,31 @@ class State(eqx.Module):
         """
         require_types("external_force", (wrench, Wrench))
         local = self.transform(wrench, body).array
-        if self._is_the_world(body):
+        if self._is_world(body):
             return jnp.zeros((self.model.nb, 6), self.model.dtype)
         return external_force(self.model, self.kinematics, body, local, "local")
 
     # --------------------------------------------------------------------------- frames by name
 
-    def _is_the_world(self, frame: str) -> bool:
+    def _is_world(self, frame: str) -> bool:
         """Whether `frame` is "world" and the model has no link of this name."""
         return label(frame) == WORLD and WORLD not in self.model.frame_names
 
     def _index(self, frame: str) -> int:
-        return -1 if self._is_the_world(frame) else arguments.frame_index(self.model, label(frame))
+        return -1 if self._is_world(frame) else arguments.frame_index(self.model, label(frame))
 
     def _pose(self, frame: str) -> RootedPose:
         i = self._index(frame)
         return jax.tree.map(lambda x: x[i], self.placement)
 
-    def _expressed_in(self, frame: str, body: str, motions: Array) -> Array:
+    def _express(self, frame: str, body: str, motions: Array) -> Array:
         """The row of `motions` for `body`, expressed in `frame`; `motions` is `V` or `A`."""
         X_FB = relative_pose(self._pose(frame), self._pose(body))
         return transform_motion(X_FB, motions[self._index(body)])
 
     def _columns(self, body: str, frame: str) -> Array:
         """The columns (nv, 6) of the Jacobian of `body` relative to the world, in `frame`."""
-        if self._is_the_world(body):
+        if self._is_world(body):
             return jnp.zeros((self.model.nv, 6), self.model.dtype)
         J = frame_jacobian(self.model, self.kinematics, body, "local")
         return transform_motion(self.relative_transform(body, frame).pose, J.T)

@@ -419,26 +419,26 @@ def _newton(samples, prior, weight, max_steps) -> tuple[np.ndarray, np.ndarray, 
         C = np.linalg.cholesky(_combine(parameters, basis))
         C_inverse = np.linalg.inv(C)[:, None]
         W = C_inverse @ basis @ _transposed(C_inverse)
-        downhill = np.eye(4) - _transposed(C) @ prior_inverse @ C
+        descent = np.eye(4) - _transposed(C) @ prior_inverse @ C
         prior_rows = _block_diagonal(_transposed(W.reshape(-1, 10, 16)))
         Q, triangle = np.linalg.qr(np.concatenate([Y, np.sqrt(prior_weight) * prior_rows]))
-        target = np.concatenate([residual, np.sqrt(prior_weight) * downhill.ravel()])
+        target = np.concatenate([residual, np.sqrt(prior_weight) * descent.ravel()])
         step = np.linalg.solve(triangle, Q.T @ target)
         W_step = np.einsum("bk,bkij->bij", step.reshape(-1, 10), W)
         size = np.max(np.abs(np.linalg.eigvalsh(W_step)), initial=0)
         if size < _SMALL and prior_weight == weight:
             return (parameters + step).reshape(-1, 10), triangle, True
-        length = _step_length(Y @ step, residual, prior_weight, W_step, downhill)
+        length = _step_length(Y @ step, residual, prior_weight, W_step, descent)
         parameters = parameters + length * step
         if size < _NEAR:
             prior_weight = prior_weight / 10
     return parameters.reshape(-1, 10), triangle, False
 
 
-def _step_length(Y_step, residual, weight, W_step, downhill) -> float:
+def _step_length(Y_step, residual, weight, W_step, descent) -> float:
     """The factor by which a step is multiplied to reach the minimum along its direction."""
     eigenvalues = np.linalg.eigvalsh(W_step)
-    linear = Y_step @ residual - weight * np.sum((np.eye(4) - downhill) * W_step)
+    linear = Y_step @ residual - weight * np.sum((np.eye(4) - descent) * W_step)
     square = Y_step @ Y_step
 
     def slope(length):

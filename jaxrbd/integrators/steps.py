@@ -134,7 +134,7 @@ def variational_midpoint(
     """
     q, v, dt, z = _checked(model, q, v, dt, z)
 
-    def middle(v, dz):
+    def midpoint_rates(v, dz):
         """The momentum at the midpoint, the rate of this momentum, and the change of z."""
         q_middle, q_rate = jax.jvp(
             lambda time: integrate(model, q, time * v), (dt / 2,), (jnp.ones_like(dt),)
@@ -148,9 +148,9 @@ def variational_midpoint(
 
     def residual(unknown):
         v_middle, dz = unknown
-        p_middle, p_rate, gained = middle(v_middle, dz)
+        p_middle, p_rate, gained = midpoint_rates(v_middle, dz)
         x = dt * v_middle
-        ends = _to_middle(model, x / 2, p) + _to_middle(model, -x / 2, p + dt * p_rate)
+        ends = _midpoint_part(model, x / 2, p) + _midpoint_part(model, -x / 2, p + dt * p_rate)
         missing = matmul(inverse, p_middle - ends / 2)
         momenta = jnp.abs(p_middle) + jnp.abs(p) + jnp.abs(dt * p_rate)
         size = matmul(jnp.abs(inverse), momenta)
@@ -158,7 +158,7 @@ def variational_midpoint(
         return (missing, _add(dz, -1, gained)), (size, size_z)
 
     v_middle, dz = find_root(residual, (v, _scale(0, z)))
-    _, p_rate, _ = middle(v_middle, dz)
+    _, p_rate, _ = midpoint_rates(v_middle, dz)
     q_next = integrate(model, q, dt * v_middle)
     # Solve for the change of v: a solve for v_next would add a rounding error of v in each step.
     missing = (p - mass_matrix_product(model, q_next, v)) + dt * p_rate
@@ -166,7 +166,7 @@ def variational_midpoint(
     return _state(q_next, v_next, _add(z, 1, dz))
 
 
-def _to_middle(model: Model, y: Array, p: Array) -> Array:
+def _midpoint_part(model: Model, y: Array, p: Array) -> Array:
     """`J(y)^T p`, with J the left Jacobian of the exponential on the configuration manifold."""
 
     def change_by_jacobian(xi, m):
