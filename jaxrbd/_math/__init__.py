@@ -1,1 +1,1 @@
-"""Arithmetic without robots: components, series, rows of arrays, linear algebra, root finding."""
+"""Numerical functions: components, series, rows of arrays, linear algebra, root finding."""

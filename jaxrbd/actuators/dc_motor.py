@@ -27,7 +27,7 @@ class DCMotor(ValuesOfDofs):
       infinite for a motor whose torque does not depend on the speed;
     - `effort` in N m, 0 or more: the limit of the torque by the current, or infinite (default).
       `Model.effort_limit` is a limit at the joint: divide it by the gear ratio;
-    - `gear_ratio`, more than 0: the speed of the motor divided by the speed of the joint
+    - `gear_ratio`, finite, more than 0: the speed of the motor divided by the speed of the joint
       (default 1). The torque at the joint is the torque of the motor times the gear ratio.
 
     Let w be the speed of a motor, s the stall torque, w0 the no-load speed and e the effort. The
@@ -45,9 +45,9 @@ class DCMotor(ValuesOfDofs):
     gear has no losses and no play. Voltage, inductance and temperature are not modelled.
 
     All fields are leaves. Raises ArgumentError for values out of their range; the torque of a
-    traced value out of its range is NaN. Source: the linear
-    torque-speed curve of a DC motor. The limits agree with `DCMotor` of Isaac Lab, in the version
-    with four quadrants.
+    traced value out of its range is NaN.
+    Source: the linear torque-speed curve of a DC motor. The limits agree with `DCMotor` of Isaac
+    Lab, in the version with four quadrants.
     """
 
     RANGES: ClassVar = {

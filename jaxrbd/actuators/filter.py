@@ -21,7 +21,7 @@ EXACT, EXPLICIT, INTEGRATOR, MUSCLE = KINDS = ("exact", "explicit", "integrator"
 
 
 class Filter(eqx.Module):
-    """Filters of n commands, as in actuators that respond with a lag.
+    """Filters of n commands, as in actuators that respond gradually.
 
     The state of a filter is its activation a. Let T be the time constant, dt the time step, and
 

@@ -64,7 +64,7 @@ def find_places(
 
 
 def poses_from_root(places: Places, p_WR: Float[Array, "3"]) -> Pose:
-    """The poses of places in axes of the world, with positions relative to a root position p_WR.
+    """The poses of places in world axes, with positions relative to a root position p_WR.
 
     So the positions of a robot far from the origin lose no digits.
     """
@@ -74,7 +74,7 @@ def poses_from_root(places: Places, p_WR: Float[Array, "3"]) -> Pose:
 def places_from_first_root(
     model: Model, kinematics: Kinematics, frames: Frames, X_FP: Pose | None = None
 ) -> tuple[Places, Pose]:
-    """As `find_places`, and the poses (n,) in axes of the world, relative to the first root."""
+    """As `find_places`, and the poses (n,) in world axes, relative to the first root body."""
     places = find_places(model, kinematics, frames, X_FP)
     return places, poses_from_root(places, first_root_position(model, kinematics))
 
