@@ -127,9 +127,10 @@ class ContactWarning(UserWarning):
 
 
 class GeometryWarning(UserWarning):
-    """A shape of a robot is not drawn, or its mesh file has the stated name in another spelling.
+    """A shape of a robot is not drawn, or its mesh file has another spelling of the stated name.
 
-    A shape is not drawn if its mesh is missing or cannot be read.
+    A shape is not drawn if its mesh is missing or cannot be read. Spellings are explained in
+    `io.find_package_file`.
 
     Attribute: `argument`: as in `JaxRBDError`.
     """

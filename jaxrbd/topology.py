@@ -126,7 +126,7 @@ class Topology:
         return supports
 
     def movers(self, bodies: np.ndarray) -> np.ndarray:
-        """For each of n bodies, which joints move it, (n, nb) of bool; the body -1 is the world."""
+        """For each of the `bodies` (n,), which joints move it, (n, nb) of bool; -1 is the world."""
         if not len(self.supports):
             return np.zeros((len(bodies), 0), bool)
         return (self.supports[:, bodies] & (bodies >= 0)).T
