@@ -127,8 +127,8 @@ class Joint(eqx.Module):
     def transport(self, v: Float[Array, "... nv"], dx: Float[Array, "... nv"]):
         """The entries (..., nv) of a velocity in the axes of the joint after a displacement dx.
 
-        v has the entries in the axes before the displacement. The result is v, except for a joint whose linear velocity is in axes that turn with the
-        child.
+        `v`: the entries in the axes before the displacement. The result is v, except for a joint
+        whose linear velocity is in axes that turn with the child.
         """
         return v
 

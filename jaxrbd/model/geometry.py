@@ -1,4 +1,4 @@
-"""The visual and collision geometry of links. No algorithm reads it: it is for pictures and tools.
+"""The visual and collision geometry of links, for pictures and tools. No algorithm reads it.
 
 The shapes are the meshes of this module and the convex shapes of `shapes` other than a half-space.
 

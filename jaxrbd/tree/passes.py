@@ -59,8 +59,8 @@ def backward_pass(
 
     `addend_i, output_i = step(row_i, nodes_i)`, then `row_p(i) += addend_i`. `rows` (n + 1, ...):
     the rows before the pass; the last row belongs to the world. `rows` (n, ...) is without the row
-    of the world, which is then zero. Other arguments as for `forward_pass`. Returns the rows after the
-    pass, (n + 1, ...), and the outputs (n, ...).
+    of the world, which is then zero. Other arguments as for `forward_pass`. Returns the rows after
+    the pass, (n + 1, ...), and the outputs (n, ...).
     """
     run = functools.partial(backward_pass_of_batch, parents, step)
     return (_loop(run) if differentiable else in_batches(run))(rows, nodes)
