@@ -147,8 +147,8 @@ def pad(models: Sequence[Model], onto: PaddedRobots | None = None) -> PaddedRobo
     The common tree has a place for every body of every robot; robots share a place where the joints
     on the path to it have the same form. One-axis joints of different kinds share a place as
     `joints.Screw`. Results of a robot, and their derivatives, equal up to rounding the results of a
-    program for this robot alone. The model has no shapes of links, because they are static: draw the
-    given models.
+    program for this robot alone. The model has no shapes of links, because they are static: draw
+    the given models.
 
     The result has more frames than a robot: one for each name and place of a link. For a robot
     without this link, the frame coincides with the frame of its body.

@@ -44,8 +44,8 @@ class FluidBoxes(eqx.Module):
     - `X_FB`: the poses of the boxes in the frames, R (n, 3, 3) and p (n, 3) in m; by default the
       identity.
 
-    Raises ArgumentError for a wrong shape, a value that is not finite, and a negative size. Source:
-    MuJoCo, chapter "Fluid forces", inertia model.
+    Raises ArgumentError for a wrong shape, a size that is negative or not finite, and NaN in
+    `X_FB`. Source: MuJoCo, chapter "Fluid forces", inertia model.
     """
 
     frames: tuple[str, ...] = eqx.field(static=True)
@@ -75,9 +75,10 @@ class FluidEllipsoids(eqx.Module):
       inertia of the fluid that moves with the ellipsoid, divided by the density, for motions along
       and about the axes of the ellipsoid; by default zero.
 
-    Raises ArgumentError for a wrong shape, a value that is not finite, and a semi-axis that is not
-    positive. Source: MuJoCo, chapter "Fluid forces", ellipsoid model; Andersen, Pesavento and Wang,
-    Journal of Fluid Mechanics 541 (2005); Lamb, Hydrodynamics, sections 114 and 124.
+    Raises ArgumentError for a wrong shape, NaN in `X_FE`, another value that is not finite, and a
+    semi-axis that is not positive. Source: MuJoCo, chapter "Fluid forces", ellipsoid model;
+    Andersen, Pesavento and Wang, Journal of Fluid Mechanics 541 (2005); Lamb, Hydrodynamics,
+    sections 114 and 124.
     """
 
     frames: tuple[str, ...] = eqx.field(static=True)
@@ -254,7 +255,8 @@ def _ellipsoid_forces(
     drag = blunt * area + slender * (np.pi * longest * middle - area)
     lift = kutta * area / ratio * cross(cross(normal, d), d)
     pressure = jnp.where(moves, fluid.density * speed * speed * (lift - drag * d), 0)
-    # The drag of the rotation about each axis grows with the largest cross-section that rotates.
+    # The drag against a rotation about each axis is computed with the larger one of the other two
+    # semi-axes.
     wide = jnp.maximum(jnp.roll(axes, -1, axis=1), jnp.roll(axes, 1, axis=1))
     section = 8 / 15 * np.pi * axes * wide**4
     largest = 8 / 15 * np.pi * middle * longest**4
