@@ -5,9 +5,9 @@ angular velocity in the child frame for a ball joint. Configurations and velocit
 independent coordinates alone. Joints that follow others, such as mimic joints, have no independent
 coordinates.
 
-Every function first normalizes the quaternions in q. A zero quaternion is not a rotation. Where the
-values of q are known (`arguments.known`), a zero quaternion raises ArgumentError, which names the
-joint. Where JAX traces q, a zero quaternion is read as the identity.
+Every function first normalizes the quaternions in q. A zero quaternion is not a rotation. If q is
+in the memory of a CPU and JAX does not trace it, a zero quaternion raises ArgumentError, which
+names the joint. Otherwise a zero quaternion is read as the identity.
 """
 
 from __future__ import annotations

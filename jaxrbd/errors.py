@@ -84,10 +84,10 @@ class RobotFileError(ModelError):
 
 
 class SavedFileError(JaxRBDError, ValueError):
-    """A file is not a valid file of `save_model` or `save_program`.
+    """The file of a saved model, program or training cannot be used.
 
-    The file has another format, is truncated or altered, has a newer version, or has contradictory
-    entries. The message starts with the path of the file.
+    The file has another format, is truncated or altered, has a newer version, has contradictory
+    entries, or is of another training than the training that reads it. The message starts with the path of the file.
     """
 
     def __init__(self, message: str, *, file: str):
@@ -96,7 +96,7 @@ class SavedFileError(JaxRBDError, ValueError):
 
 
 class TrainingError(JaxRBDError, ArithmeticError):
-    """A training of `jaxrbd.learning` has a loss or a gradient that is not finite."""
+    """A training of `jaxrbd.learning` has values that are not finite, or all its steps diverged."""
 
 
 class InertiaWarning(UserWarning):

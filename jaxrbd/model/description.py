@@ -27,8 +27,9 @@ class Link:
     - `inertia`: (10,), `[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]` in the link frame, the rotational
       inertia about the origin of this frame (kg, kg m, kg m^2); see `link_inertia`. Default: a
       massless link;
-    - `visuals`, `collisions`: the shapes to draw, and the shapes that touch other bodies. No
-      algorithm reads them; `jaxrbd.view` draws them.
+    - `visuals`, `collisions`: the shapes to draw, and the shapes that touch other bodies.
+      `jaxrbd.view` draws them; `collision.pairs_of` and `contact.Scene` use `collisions`. No
+      algorithm of the dynamics reads them.
     """
 
     name: str

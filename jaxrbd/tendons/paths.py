@@ -51,8 +51,8 @@ class Wrap(eqx.Module):
 
     The attribute `side_is_inside` states whether the point is closer to the center than the radius.
     It is True or False if the point is in the `frame` of the shape and no value is traced. It does
-    not change if a value is changed later. Otherwise it is None, and each program computes it for
-    each state. A known value makes the programs smaller.
+    not change if a value is changed later. Without a `side` it is False. In other cases it is None,
+    and each program computes it for each state. A known value makes the programs smaller.
     """
 
     shape: Sphere | Cylinder
