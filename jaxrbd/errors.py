@@ -87,7 +87,8 @@ class SavedFileError(JaxRBDError, ValueError):
     """The file of a saved model, program or training cannot be used.
 
     The file has another format, is truncated or altered, has a newer version, has contradictory
-    entries, or is of another training than the training that reads it. The message starts with the path of the file.
+    entries, or is of another training than the training that reads it. The message starts with the
+    path of the file.
     """
 
     def __init__(self, message: str, *, file: str):
