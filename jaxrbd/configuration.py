@@ -5,9 +5,9 @@ angular velocity in the child frame for a ball joint. Configurations and velocit
 independent coordinates alone. Joints that follow others, such as mimic joints, have no independent
 coordinates.
 
-Every function first normalises the quaternions in q. A zero quaternion is not a rotation. Where the
-values of q are known (`arguments.known`), a zero quaternion raises ArgumentError, which names the
-joint. Where JAX traces q, a zero quaternion is read as the identity.
+Every function first normalizes the quaternions in q. A zero quaternion is not a rotation. If q is
+in the memory of a CPU and JAX does not trace it, a zero quaternion raises ArgumentError, which
+names the joint. Otherwise a zero quaternion is read as the identity.
 """
 
 from __future__ import annotations
@@ -108,10 +108,11 @@ def displace(model: Model, q: Array, dx: Array) -> Float[Array, " nq"]:
 
 @arguments.compiled(arrays=("v", "dx"))
 def transport(model: Model, v: Array, dx: Array) -> Float[Array, " nv"]:
-    """The velocity v in the axes after a displacement, from v in the axes before it, (nv,).
+    """The entries (nv,) of a velocity in the axes of the joints after a displacement dx.
 
-    `v` (nv,), and `dx` (nv,) as for `displace`. Only the linear velocities of free-flyers and
-    planar joints change, because their axes turn with the child.
+    `v` (nv,): the entries in the axes before the displacement; `dx` (nv,) as for `displace`. Only
+    the linear velocities of free-flyers and planar joints change, because their axes turn with the
+    child.
     """
 
     def turn(group, v, dx):
@@ -149,7 +150,7 @@ def difference(model: Model, q0: Array, q1: Array) -> Float[Array, " nv"]:
 
 @arguments.compiled(arrays=("q", "rate"))
 def displacement(model: Model, q: Array, rate: Array) -> Float[Array, " nv"]:
-    """The velocity (nv,) at which the coordinates q (nq,) have the rate (nq,)."""
+    """The velocity (nv,) at which the coordinates q (nq,) have the rate dq/dt = `rate` (nq,)."""
 
     def velocity(group, q, rate):
         return group.joint.displacement(q, rate)

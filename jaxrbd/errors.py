@@ -84,10 +84,11 @@ class RobotFileError(ModelError):
 
 
 class SavedFileError(JaxRBDError, ValueError):
-    """A file is not a valid file of `save_model` or `save_program`.
+    """The file of a saved model, program or training cannot be used.
 
-    The file has another format, is truncated or altered, has a newer version, or has contradictory
-    entries. The message starts with the path of the file.
+    The file has another format, is truncated or altered, has a newer version, has contradictory
+    entries, or is of another training than the training that reads it. The message starts with the
+    path of the file.
     """
 
     def __init__(self, message: str, *, file: str):
@@ -96,7 +97,7 @@ class SavedFileError(JaxRBDError, ValueError):
 
 
 class TrainingError(JaxRBDError, ArithmeticError):
-    """A training of `jaxrbd.learning` has a loss or a gradient that is not finite."""
+    """A training of `jaxrbd.learning` has values that are not finite, or all its steps diverged."""
 
 
 class InertiaWarning(UserWarning):
@@ -127,9 +128,10 @@ class ContactWarning(UserWarning):
 
 
 class GeometryWarning(UserWarning):
-    """A shape of a robot is not drawn, or its mesh file has the stated name in another spelling.
+    """A shape of a robot is not drawn, or its mesh file has another spelling of the stated name.
 
-    A shape is not drawn if its mesh is missing or cannot be read.
+    A shape is not drawn if its mesh is missing or cannot be read. Spellings are explained in
+    `io.find_package_file`.
 
     Attribute: `argument`: as in `JaxRBDError`.
     """

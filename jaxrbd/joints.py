@@ -56,8 +56,8 @@ class Joint(eqx.Module):
     the stacked fields, in SI units and radians. Spatial vectors are [linear; angular].
 
     The subspace S has `tree_nv` rows, one per degree of freedom that the joint adds to the tree.
-    The velocities of these degrees of freedom are the *tree rates*. In all kinds but `Custom` the
-    tree rates are the velocities v of the joint. A kind in which they differ from v has
+    The velocities of these degrees of freedom are the *tree rates*. In all kinds except `Custom`,
+    the tree rates are the velocities v of the joint. A kind whose tree rates differ from v has
     `tree_rates_are_joint_rates = False` and overrides `tree_nv`, `tree_rates`, `joint_force` and
     `velocity_subspace`.
     """
@@ -95,7 +95,7 @@ class Joint(eqx.Module):
     def neutral(self) -> Float[np.ndarray, " nq"]:
         """The configuration of zeros and identity quaternions.
 
-        At it, the child frame is at the joint placement, except for `Custom`.
+        In this configuration the child frame is at the joint placement, except for `Custom`.
         """
 
     @abc.abstractmethod
@@ -125,10 +125,10 @@ class Joint(eqx.Module):
         return self.integrate(q, dx)
 
     def transport(self, v: Float[Array, "... nv"], dx: Float[Array, "... nv"]):
-        """The velocity (..., nv) in the axes after a displacement dx; v is in the axes before it.
+        """The entries (..., nv) of a velocity in the axes of the joint after a displacement dx.
 
-        The result is v, except for a joint whose linear velocity is in axes that turn with the
-        child.
+        `v`: the entries in the axes before the displacement. The result is v, except for a joint
+        whose linear velocity is in axes that turn with the child.
         """
         return v
 
@@ -194,7 +194,7 @@ class Joint(eqx.Module):
 def _parameter(x: ArrayLike | Sequence[int | float]) -> Parameter:
     """The parameter as an array: a JAX array unchanged, otherwise a NumPy array in float64.
 
-    Raises ArgumentError for texts and other objects that are no real numbers.
+    Raises ArgumentError for an object that NumPy cannot read as floats.
     """
     if isinstance(x, Array):
         return x
@@ -271,10 +271,9 @@ def lie_operation(
 
 
 def subspace_rows(joint: Joint) -> np.ndarray:
-    """The rows (nv, 6) of S of one joint, in NumPy and double precision.
+    """The rows (tree_nv, 6) of `Joint.subspace` of one joint, in NumPy and double precision.
 
-    The rows are the rows of `Joint.subspace`. For joints with one axis NumPy computes the rows, so
-    the call compiles nothing.
+    For joints with one axis NumPy computes the rows, so the call compiles nothing.
     """
     if not isinstance(joint, _OneAxis):
         return (
@@ -288,7 +287,7 @@ def subspace_rows(joint: Joint) -> np.ndarray:
 
 
 def subspace_is_identity(joint: Joint) -> bool:
-    """Whether the dofs of the joint are the six components of the spatial velocity."""
+    """Whether S of the joint is the 6x6 identity, as for a free-flyer; False for `Custom`."""
     return not vars(joint) and np.array_equal(_constant_rows(type(joint)), np.eye(6))
 
 

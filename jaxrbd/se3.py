@@ -34,7 +34,7 @@ def quaternion_exp(
 ) -> tuple[Float[Array, "... 3"], Float[Array, "... 4"]]:
     """The position (..., 3) and the rotation of `exp(xi)`, as a unit quaternion (..., 4)."""
     w = xi[..., 3:]
-    # c0 to c3 are Stumpff's functions at half the angle t. They give c_2 and c_3 at the angle t.
+    # c0 to c3 are Stumpff's functions at half the angle |w|. They give c_2 and c_3 at |w|.
     c0, c1, c2, c3 = jnp.unstack(_series.stumpff(jnp.sum(w * w, axis=-1) / 4, 4), axis=-1)
     p = so3.double_cross(w, xi[..., :3], c1 * c1 / 2, (c2 + c0 * c3) / 4)
     return p, jnp.concatenate([(c1 / 2)[..., None] * w, c0[..., None]], axis=-1)

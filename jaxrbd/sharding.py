@@ -1,4 +1,4 @@
-"""Batches over several devices: map a function of one sample over a batch split over a mesh.
+"""Batches on several devices: map a function of one sample over a batch that is split over a mesh.
 
 JAX provides devices, meshes and processes (`jax.make_mesh`, `jax.distributed`). The page "Many
 devices" of the documentation has examples with several devices and several processes, and lists the

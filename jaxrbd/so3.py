@@ -3,7 +3,7 @@
 A rotation vector `w` (..., 3) is a rotation about the axis w by the angle |w| in radians.
 Quaternions (..., 4) are `[x y z w]`. A function that computes a rotation matrix or a rotation
 vector from a quaternion gives the same result for a quaternion of any length. `quaternion_multiply`
-and `quaternion_conjugate` do not normalise. q and -q are the same rotation. The zero quaternion is
+and `quaternion_conjugate` do not normalize. q and -q are the same rotation. The zero quaternion is
 read as the identity. Every function broadcasts over leading axes, and has finite derivatives of any
 order, also at the identity. The formulas below use the angle t = |w| and `A = sin(t) / t`,
 `B = (1 - cos t) / t^2`, `C = (t - sin t) / t^3`, `D = (1 - (t/2) cot(t/2)) / t^2`.
@@ -41,7 +41,7 @@ def log(R: Float[Array, "... 3 3"]) -> Float[Array, "... 3"]:
     """Rotation vector of a rotation matrix, with angle in [0, pi]; inverse of `exp` below pi.
 
     At the angle pi, w and -w are the same rotation, and the function returns one of them. The
-    derivative is `right_jacobian_inverse(w)` times the angular velocity of R in its own axes.
+    derivative is `right_jacobian_inverse(w)` times the body angular velocity of R.
     """
     return quaternion_log(quaternion_from_matrix(R))
 
@@ -50,13 +50,13 @@ def log(R: Float[Array, "... 3 3"]) -> Float[Array, "... 3"]:
 def _(primals, tangents):
     (R,), (rate,) = primals, tangents
     w = log(R)
-    return w, _log_rate(w, _own_velocity(R, rate))
+    return w, _log_rate(w, _body_velocity(R, rate))
 
 
-def _own_velocity(
+def _body_velocity(
     R: Float[Array, "... 3 3"], rate: Float[Array, "... 3 3"]
 ) -> Float[Array, "... 3"]:
-    """The angular velocity (..., 3) of a rotation in its own axes, from the rate of its matrix."""
+    """The body angular velocity (..., 3) of a rotation, from the rate of its matrix."""
     x, y, z = Mat3.from_array(R).T.rows
     rate_x, rate_y, rate_z = Mat3.from_array(rate).T.rows
     # R^T R' is skew: each entry is half the difference of two entries of opposite sign.
@@ -176,7 +176,7 @@ def quaternion_velocity(
 
 
 def quaternion_multiply(q: Float[Array, "... 4"], r: Float[Array, "... 4"]):
-    """Hamilton product `q r` (..., 4), not normalised: the rotation r followed by q."""
+    """Hamilton product `q r` (..., 4), not normalized: the rotation r followed by q."""
     x, y, z, w = jnp.unstack(q, axis=-1)
     rx, ry, rz, rw = jnp.unstack(r, axis=-1)
     u, s = Vec3(x, y, z), Vec3(rx, ry, rz)
@@ -223,7 +223,7 @@ def quaternion_from_matrix(R: Float[Array, "... 3 3"]) -> Float[Array, "... 4"]:
     """One of the two unit quaternions of a rotation matrix.
 
     The matrix `4 q q^T` is linear in R. The row of this matrix with the largest diagonal entry,
-    normalised, is q or -q.
+    normalized, is q or -q.
     """
     a, b, c = Mat3.from_array(R).rows
     outer = jnp.stack(
@@ -256,8 +256,8 @@ def quaternion_log(q: Float[Array, "... 4"]) -> Float[Array, "... 3"]:
 def unit_quaternion_log(q: Float[Array, "... 4"]) -> Float[Array, "... 3"]:
     """`quaternion_log` of a unit quaternion (..., 4).
 
-    The derivative is `right_jacobian_inverse(w)`, times the angular velocity of the rotation in its
-    own axes. Source: Sola, Deray and Atchuthan (2018), equation 144.
+    The derivative is `right_jacobian_inverse(w)` times the body angular velocity of the rotation.
+    Source: Sola, Deray and Atchuthan (2018), equation 144.
     """
     q = jnp.where(q[..., 3:] < 0, -q, q)
     u, w = q[..., :3], q[..., 3]

@@ -1,4 +1,4 @@
-"""Derivatives with respect to the configuration, as vectors and matrices over the nv velocities.
+"""Derivatives with respect to the configuration: vectors and matrices with axes of size nv.
 
 The velocities are the tangent vectors of the configuration manifold. The derivative of a function f
 along a velocity v is the derivative of `f(integrate(model, q, t v))` with respect to t at t = 0. So

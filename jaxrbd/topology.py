@@ -19,8 +19,9 @@ from .errors import ModelError
 class Topology:
     """Parents and joint sizes of a tree of `nb` bodies.
 
-    Fields: `parents[i]` is the parent of body i (-1 for the world); `nqs[i]` and `nvs[i]` are the
-    numbers of configuration coordinates and degrees of freedom of joint i.
+    Fields: `parents[i]` is the parent of body i (-1 for the world); `nqs[i]` is the number of
+    configuration coordinates of joint i, and `nvs[i]` the number of degrees of freedom that the
+    joint adds to the tree (six for a `joints.Custom`).
     Raises ModelError where the three lengths differ or a parent does not precede its child.
     Source: Featherstone, Rigid Body Dynamics Algorithms, section 4.1.2 (regular numbering).
     """
@@ -62,7 +63,7 @@ class Topology:
 
     @cached_property
     def nv(self) -> int:
-        """Number of degrees of freedom of all joints."""
+        """Number of degrees of freedom of the tree."""
         return sum(self.nvs)
 
     @cached_property
@@ -126,7 +127,7 @@ class Topology:
         return supports
 
     def movers(self, bodies: np.ndarray) -> np.ndarray:
-        """For each of n bodies, which joints move it, (n, nb) of bool; the body -1 is the world."""
+        """For each of the `bodies` (n,), which joints move it, (n, nb) of bool; -1 is the world."""
         if not len(self.supports):
             return np.zeros((len(bodies), 0), bool)
         return (self.supports[:, bodies] & (bodies >= 0)).T

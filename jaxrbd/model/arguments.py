@@ -128,7 +128,7 @@ def reference_frame(reference: str) -> str:
 
 
 def is_integer(x: Any) -> bool:
-    """Whether x is an integer of Python or NumPy; a truth value is none."""
+    """Whether x is an integer of Python or NumPy, and no truth value."""
     return isinstance(x, (int, np.integer)) and not isinstance(x, bool)
 
 
@@ -146,7 +146,7 @@ def require_counts(**values: Any) -> None:
 
 
 def random_key(seed: Any) -> PRNGKeyArray:
-    """The random key of a seed, an integer of 64 bits, also if JAX has integers of 32 bits.
+    """The random key of a seed, an integer of 64 bits, also where the integers of JAX have 32 bits.
 
     Raises ArgumentError for another object.
     """
@@ -159,9 +159,10 @@ def random_key(seed: Any) -> PRNGKeyArray:
 
 
 def typed_keys(keys: ArrayLike, name: str, axes: int) -> Array:
-    """Random keys of `jax.random.key`, also for keys of `jax.random.PRNGKey`.
+    """`keys` as keys of `jax.random.key`; `keys` may also be keys of `jax.random.PRNGKey`.
 
-    Raises ArgumentError for other arrays, and for keys with another number of axes.
+    `axes`: the number of axes of the keys. Raises ArgumentError for other arrays, and for keys with
+    another number of axes.
     """
     keys = as_array(keys, name)
     typed = keys
@@ -313,7 +314,7 @@ class Compiled:
     def _require_types(self, args: tuple, kwargs: dict[str, Any]) -> None:
         """Raise ArgumentError for an argument of a type that JAX refuses.
 
-        These are arguments that contain something else than arrays, and static arguments without a
+        These are arguments that contain objects other than arrays, and static arguments without a
         hash. JAX refuses them before the function can check them.
         """
         names = [*inspect.signature(self.__wrapped__).parameters]
@@ -427,8 +428,7 @@ def compiled(
     - `checks`: maps the name of a parameter, or of an attribute of it as in "servo.position", to a
       check, which is a `Requirement` or another function of (name, values, model) that raises
       ArgumentError. The check is called before the compiled function, if `known` can read the
-      values. The default check of a parameter in
-      `CONFIGURATIONS` is `unit_quaternions`.
+      values. The default check of a parameter in `CONFIGURATIONS` is `unit_quaternions`.
 
     The result has the methods of a jitted function (`lower`, `trace`, `eval_shape`).
     """

@@ -70,12 +70,15 @@ def build_model(
     - a value that is not finite, a negative mass, velocity or effort limit, damping, friction or
       armature, a lower limit above the upper limit, a zero axis, an array of the wrong size, a
       placement that is not a rigid pose;
-    - a shape with a negative length, a colour outside of 0 to 1, a mesh of an unknown file type;
+    - a shape with a negative length, a colour outside of 0 to 1, a mesh of an unknown file type,
+      and other invalid geometry;
     - a joint that follows an unknown joint, itself, or others in a ring; a follower or a leader
       that does not have exactly one dof; a `Mimic` joint whose leader is a `Follow` joint; a
       `Follow` joint with a leader that follows others;
     - a function of a `joints.Custom` or a `Follow` that gives an invalid result;
     - a value beyond the range of the dtype. Limits beyond this range become infinite instead.
+
+    Raises ArgumentError for a gravity that is not finite or beyond the range of the dtype.
     """
     g = np.asarray(gravity)
     if g.shape != (3,) or g.dtype.kind not in "fiu" or not np.all(np.isfinite(g)):
@@ -109,7 +112,7 @@ def build_model(
 def assemble(
     links: Sequence[Link], joints: list[JointSpec], gravity: np.ndarray, name: str
 ) -> Model:
-    """As `build_model`, but of its checks only the range of the dtype.
+    """As `build_model`, but it only checks the range of the dtype.
 
     `joints`: as `checks.checked` returns them.
     """
@@ -404,7 +407,7 @@ def _leader(
 ) -> tuple[int, float, float]:
     """The index of the last joint in the chain of `Mimic` leaders from `joint`.
 
-    The second and third result are the total multiplier and the total offset of the chain.
+    The second and third results are the total multiplier and the total offset of the chain.
     """
     leader, scale, shift = by_name[joint.name], 1.0, 0.0
     while isinstance(mimic := joints[leader].mimic, Mimic):

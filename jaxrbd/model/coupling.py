@@ -54,8 +54,8 @@ def independent_coordinates(
 
     - `leaders[i]`: the independent joint that joint i follows (the first leader of a `Follow`), or
       i if joint i is independent;
-    - `nqs`, `nvs`: number of coordinates and of velocities of each joint. A follower has as many as
-      its leader.
+    - `nqs`, `nvs`: number of coordinates and of velocities of each joint. A follower and its leader
+      have the same numbers.
     """
     independent = np.asarray(leaders, int) == np.arange(len(leaders))
     fields: dict[str, tuple[int, ...]] = {}

@@ -27,8 +27,9 @@ class Link:
     - `inertia`: (10,), `[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]` in the link frame, the rotational
       inertia about the origin of this frame (kg, kg m, kg m^2); see `link_inertia`. Default: a
       massless link;
-    - `visuals`, `collisions`: the shapes to draw, and the shapes that touch other bodies. No
-      algorithm reads them; `jaxrbd.view` draws them.
+    - `visuals`, `collisions`: the shapes to draw, and the shapes that touch other bodies.
+      `jaxrbd.view` draws them; `collision.pairs_of` and `contact.Scene` use `collisions`. No
+      algorithm of the dynamics reads them.
     """
 
     name: str
@@ -76,7 +77,7 @@ def euler(sequence: str) -> Compound:
 
 @dataclasses.dataclass(frozen=True)
 class Mimic:
-    """The coordinate of a joint with one dof is `q = multiplier * q_leader + offset`.
+    """A joint with one dof has the coordinate `q = multiplier * q_leader + offset`.
 
     `joint`: the name of the leader, which has one dof too.
     """
@@ -87,7 +88,7 @@ class Mimic:
 
 
 class Follow(eqx.Module):
-    """The coordinate of a joint with one dof is a smooth function, `q = function(q_leaders)`.
+    """A joint with one dof has the coordinate `q = function(q_leaders)`, for a smooth function.
 
     - `joints`: the names of the m leaders. Each has one dof and follows no other joint;
     - `function`: maps the leaders' coordinates (m,) to the coordinate (). It is a pure function in
@@ -110,8 +111,9 @@ class JointSpec:
     - `parent`: the name of the parent link; None is the world;
     - `placement`: (4, 4), pose of the joint's fixed frame in the frame of the parent link. The
       frame of the child link is the joint's moving frame;
-    - `lower`, `upper`: configuration limits, () or (nq,); `velocity_limit`, `effort_limit`,
-      `damping`, `friction`, `armature`: () or (nv,). SI units. None means unlimited;
+    - `lower`, `upper`: configuration limits, () or (nq,); `velocity_limit`, `effort_limit`: () or
+      (nv,). None means unlimited;
+    - `damping`, `friction`, `armature`: () or (nv,). All values are in SI units;
     - `mimic`: the rule by which the coordinate follows other joints, or None.
     """
 
@@ -130,8 +132,8 @@ class JointSpec:
     mimic: Mimic | Follow | None = None
 
 
-# The fields with one entry per coordinate of q, and the fields with one entry per dof, with the
-# values that replace None.
+# The fields with one entry per coordinate, and the fields with one entry per dof. The values
+# replace None.
 POSITION_FIELDS = {"lower": -np.inf, "upper": np.inf}
 DOF_FIELDS = {
     "velocity_limit": np.inf,
@@ -160,7 +162,7 @@ def link_inertia(
     - `mass`: kg;
     - `com`: (3,), centre of mass in the link frame, m;
     - `inertia_com`: (3, 3), rotational inertia about the centre of mass, kg m^2 (default: zero);
-    - `rotation`: (3, 3), orientation in the link frame of the axes of `inertia_com` (default: the
+    - `rotation`: (3, 3), from the axes of `inertia_com` to the axes of the link frame (default: the
       identity).
 
     Source: Featherstone (2.63).

@@ -32,8 +32,9 @@ def describe(model: Model) -> tuple[list[Link], list[JointSpec]]:
 
     `build_model` adds the inertia of a welded link to the body that carries the link. So a welded
     link is returned as a massless link on a Fixed joint. It keeps its geometry. A link that is
-    fixed to the world keeps its inertia too. The new model may have the frames in another order: a
-    frame of the world that `add_frame` added before other frames comes after them.
+    fixed to the world keeps its inertia too. The new model may have the frames in another order:
+    the frames of links that are welded to a body or to the world come after the moving bodies that
+    this body or the world carries.
     """
     placements = np.array(pose_matrix(robot(model).placement), float)
     frames = np.array(pose_matrix(model.frame_pose), float)
@@ -72,7 +73,7 @@ def lock_joints(model: Model, configuration: Mapping[str, Numbers | Array]) -> M
     `configuration`: a mapping from names in `joint_names` to coordinates, () or (nq of the joint,),
     in rad or m. The links of locked joints remain as frames. A joint that follows locked joints is
     locked too, at the coordinate that its `Mimic` or `Follow` gives. The result has the dtype,
-    gravity and `dissipative` of `model`.
+    gravity and `dissipative` of `model`. The frames may have another order, as for `describe`.
 
     Raises ArgumentError for an unknown joint, for a joint that follows others, for a value that is
     not finite, and if only some leaders of a `Follow` joint are locked.
@@ -121,10 +122,11 @@ def append_model(
 
     The links of `other` that are fixed to the world of `other`, such as the palm of a gripper, are
     welded to the frame with their inertia. The result has the gravity, dtype and name of `model`.
+    The frames may have another order, as for `describe`.
 
     Raises ArgumentError for an unknown frame. Raises ArgumentError if dissipation is on in only one
     of the robots, because dissipation is on for all joints of a model or for none. Raises
-    ModelError if the robots have a name in common.
+    ModelError if the robots have a name in common, and for a placement that is no rigid pose.
     """
     robot(model)
     robot(other, "the second argument")
@@ -210,10 +212,10 @@ def add_frame(
 def place_frames(model: Model, poses: Mapping[str, Pose | ArrayLike]) -> Model:
     """The same robot with frames of the world at other poses, such as targets and obstacles.
 
-    `poses`: for each frame its pose in the world, a `Pose` or a matrix (4, 4). It may be traced,
-    and results have derivatives with respect to it. The frames are fixed to the world: links that
-    are welded to the world, or frames of `add_frame`. Other frames stay where they are. The models
-    share compiled programs.
+    `poses`: for each frame its pose in the world, a `Pose` or a matrix (4, 4). A pose may be
+    traced, and results have derivatives with respect to it. The frames are fixed to the world:
+    links that are welded to the world, or frames of `add_frame`. Other frames stay where they are.
+    The models share compiled programs.
 
     Raises ArgumentError for an unknown frame, for a frame on a moving body, and for a pose that is
     no rigid pose.

@@ -1,4 +1,7 @@
-"""The visual and collision geometry of links. No algorithm reads it: it is for pictures and tools.
+"""The visual and collision geometry of links.
+
+`view` draws the geometry. `collision` and `contact` make shapes for distances and contact from the
+collision geometry. The algorithms of the dynamics do not read it.
 
 The shapes are the meshes of this module and the convex shapes of `shapes` other than a half-space.
 

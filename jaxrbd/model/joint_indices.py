@@ -44,13 +44,16 @@ def free_indices(model: Model, joints: Sequence[str]) -> JointIndices:
 
 
 def is_free(model: Model, body: int) -> bool:
-    """Whether a body has a free-flyer."""
+    """Whether the joint of a body is a free-flyer."""
     kind = joint_kinds(model)[body]
     return (kind.nq, kind.nv, kind.quaternion, kind.angular) == (7, 6, 3, 3)
 
 
 def _start(model: Model, name: str) -> tuple[int, int, int]:
-    """The body of a joint, and its first coordinate and velocity among those of all joints."""
+    """The body of a joint, and the indices of the joint's first coordinate and velocity.
+
+    The indices are among the coordinates and velocities of all joints.
+    """
     body = model.joint(name).bodies[0]
     v_start = np.cumsum([0, *model.joint_nvs])
     return body, int(model.topology.q_start[body]), int(v_start[body])

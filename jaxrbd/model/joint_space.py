@@ -16,8 +16,8 @@ forces F on the bodies give the generalized force `G^T S^T F`. In these formulas
 per dof of the tree. The arrays store S transposed, so "a row of S" is the spatial vector (6,) of
 one dof.
 
-Algorithms call these functions: they do not use the joint kinds or the matrix G; some use the
-matrix dG/dt of `velocity_map_rate`.
+Algorithms call these functions, and do not use the joint kinds or the matrix G. Some algorithms use
+the matrix dG/dt, which `velocity_map_rate` returns.
 """
 
 from __future__ import annotations
@@ -102,8 +102,10 @@ def subspaces_by_kind(
 
 
 def body_subspace(model: Model, q: Float[Array, " nq"], body: int) -> Float[Array, "n 6"]:
-    """The velocity subspace of the joint of one body, in the body frame; see
-    `subspaces_by_kind`."""
+    """The velocity subspace of the joint of one body, in the body frame.
+
+    See `subspaces_by_kind`.
+    """
     group, S = next(pair for pair in subspaces_by_kind(model, q) if body in pair[0].bodies)
     return S[group.bodies.tolist().index(body)]
 
@@ -138,7 +140,7 @@ def generalized_force(
 
 
 def _map_rates(model: Model, rates: Float[Array, " nv_tree"]) -> Float[Array, "nb 6"]:
-    """`S rates`, one joint kind at a time: S as one matrix would be mostly zero."""
+    """`S rates`, one joint kind at a time, because most entries of S as one matrix are zero."""
     groups = joint_groups(model)
 
     def motion(group: JointGroup) -> Array:
@@ -222,8 +224,9 @@ def independent_force(
 ) -> Float[Array, "nv ..."]:
     """`G^T rows`, for one row per dof of the tree.
 
-    From generalized forces on the dofs it gives the generalized force on v that does the same work;
-    from the transposed Jacobian over the dofs, the transposed Jacobian over v.
+    If `rows` are generalized forces on the dofs, the result is the generalized force on v that does
+    the same work. If `rows` are the transposed Jacobian over the dofs, the result is the transposed
+    Jacobian over v.
     """
     if not model.tree_rates_are_joint_rates:
         coordinates = joint_coordinates(model, q)
@@ -241,9 +244,9 @@ def independent_force(
 def independent_joint_force(
     model: Model, q: Float[Array, " nq"], forces: Float[Array, "nv_joint ..."]
 ) -> Float[Array, "nv ..."]:
-    """The generalized force on v that does the same work as `forces`.
+    """The generalized force on v that does the same work as `forces` on all joints.
 
-    `forces` (nv_joint, ...): generalized forces on all joints, along the first axis.
+    `forces` (nv_joint, ...): generalized forces along the first axis.
     """
     return forces if model.coupling is None else model.coupling.force(q, forces)
 
@@ -316,7 +319,7 @@ def tree_rate_derivatives(
 
 
 def coordinates_with_rates(model: Model) -> tuple[np.ndarray, np.ndarray]:
-    """The indices (of q, of v) of all pairs with dq_i/dt = v_j.
+    """The indices i and j of all pairs with dq_i/dt = v_j, two arrays (n,), in increasing j.
 
     These are the coordinates of the independent joints whose configurations form a vector space.
     """
@@ -347,7 +350,7 @@ class PositionLimits(NamedTuple):
     upper: Float[Array, " nv"]
 
     def coordinates(self, q: Float[Array, " nq"]) -> Float[Array, " nv"]:
-        """The coordinate of each dof, 0 where there is none."""
+        """The coordinate of each dof (nv,), 0 for a dof without one."""
         return _at_places(self.place, q, 0)
 
 

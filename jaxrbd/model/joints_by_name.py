@@ -14,7 +14,10 @@ from .model import Model
 
 
 class JointIndices(NamedTuple):
-    """Indices of joints among the coordinates `q` and the velocities `v` of all joints."""
+    """Indices of n joints among the coordinates and the velocities of all joints.
+
+    `q` and `v`: (n,), or (n, k) for joints with k coordinates or velocities.
+    """
 
     q: np.ndarray
     v: np.ndarray
@@ -42,7 +45,7 @@ def parameters(
 ) -> arguments.Parameter:
     """`x`, or `default` if it is None, as an array with the shape of `default`.
 
-    Raises ArgumentError for another shape, a dtype other than float, and NaN.
+    Raises ArgumentError as `required_parameters`.
     """
     return default if x is None else required_parameters(x, name, default.shape)
 
@@ -50,7 +53,7 @@ def parameters(
 def required_parameters(
     x: ArrayLike | Sequence, name: str, *shapes: tuple[int | str | None, ...]
 ) -> arguments.Parameter:
-    """As `arguments.parameter`. Raises ArgumentError for NaN too."""
+    """As `arguments.parameter`, but NaN raises ArgumentError too."""
     array = arguments.parameter(x, name, *shapes)
     arguments.require(array, lambda x: ~np.isnan(x), name, "no NaN")
     return array
@@ -59,7 +62,8 @@ def required_parameters(
 def polynomials(x: ArrayLike | Sequence, name: str, n: int | None) -> arguments.Parameter:
     """Coefficients of n polynomials, one row (p,) each, or n constants: (n, p) or (n,).
 
-    `n`: None is any count. Raises ArgumentError as `parameters`.
+    `n`: None accepts any count. Raises ArgumentError as `required_parameters`, and for rows without
+    coefficients.
     """
     array = required_parameters(x, name, (n,), (n, "p"))
     if array.ndim == 2 and array.shape[1] == 0:

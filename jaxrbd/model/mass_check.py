@@ -35,9 +35,9 @@ from ..spatial import Pose, pose_matrix
 from .description import Follow, JointSpec, Link, Mimic, stages
 
 # A joint is unresisted if the square root of the inertia along its motion is at most this fraction
-# of the sum of the square roots of the inertias that the joint moves. So a link still resists the
-# joint if its inertia is 1e-18 times these inertias: the square root of this ratio, 1e-9, is above
-# `_ROUNDING`. `_SINGLE_ROUNDING` is the limit if JAX evaluates the functions of `Custom` or
+# of the sum of the square roots of the inertias that the joint moves. For example, a link with
+# 1e-18 times these inertias resists the joint, because the square root of this ratio, 1e-9, is
+# above `_ROUNDING`. `_SINGLE_ROUNDING` is the limit if JAX evaluates the functions of `Custom` or
 # `Follow` in single precision.
 _ROUNDING, _SINGLE_ROUNDING = 1e-10, 1e-5
 # The relative rounding error of principal moments about the centre of mass, which are computed from
@@ -91,7 +91,10 @@ class _Rows(NamedTuple):
     bound: np.ndarray
 
     def moved(self, H: np.ndarray) -> _Rows:
-        """The rows for the velocity in another frame, in which the present frame has the pose H."""
+        """The rows for the velocity in another frame.
+
+        `H` (4, 4): the pose of the present frame in the other frame.
+        """
         R, p = H[:3, :3], H[:3, 3]
         W, bound = self.W.copy(), self.bound.copy()
         W[:, :3] = self.W[:, :3] @ R.T
@@ -182,7 +185,10 @@ class _Tree:
         return found | self._unresisted_shared(parts.get(None, []), mask)
 
     def _unresisted_shared(self, parts: list[_Rows], mask: np.ndarray) -> dict[str, int]:
-        """1 for each shared joint with a large part in motions that need no kinetic energy."""
+        """1 for each shared joint that moves in motions that need no kinetic energy.
+
+        Joints that move less than half as much as the joint that moves most are left out.
+        """
         if not parts:
             return {}
         rows = _sum(parts)

@@ -54,6 +54,11 @@ class Model(eqx.Module):
       infinite where there is no limit. Only `contact_step` and inverse kinematics enforce limits;
     - `coupling`: the joints that follow others, or None.
 
+    Static fields: the `topology`; the names `joint_names`, `body_names` (nb) and `frame_names`
+    (nf), where a body has the name of the child link of its joint; `frame_bodies` (nf), the body of
+    each frame, -1 for the world; the `name` of the robot; and `dissipative`, see
+    `with_dissipation`.
+
     `geometry` has the visual and collision shapes of the links. It is no leaf, and it does not
     affect compiled programs, see `LinkGeometry`.
     """
@@ -145,7 +150,7 @@ class Model(eqx.Module):
 
     @property
     def velocity_map_is_identity(self) -> bool:
-        """Whether the velocity map G is the identity, so that v are the rates of the tree's dofs.
+        """Whether the velocity map G is the identity, so that v equals the tree rates.
 
         G maps v to the tree rates; see `joint_space`. G is the identity if no joint follows others
         and no joint is a `joints.Custom`.
@@ -198,17 +203,19 @@ class Model(eqx.Module):
 
         If `on`, `rnea`, `bias_force` and their derivatives include the joint forces that balance
         damping and friction, and forward dynamics includes `passive_force`. `build_model` and the
-        readers of files return models without damping and friction in the dynamics.
+        readers of files return models without damping and friction in the dynamics. Raises
+        ArgumentError if `on` is not True or False.
         """
         if not isinstance(on, bool | np.bool_):
             raise ArgumentError(f"on is {on!r}, expected True or False")
         return dataclasses.replace(self, dissipative=bool(on))
 
     def joint(self, name: str) -> JointPlace:
-        """Where the coordinates, velocities and bodies of a joint are: `q[model.joint(name).q]`.
+        """Where the coordinates, velocities and bodies of a joint are.
 
-        `name`: the name of a joint. For a compound joint j, "j" means all stages and "j.1" means
-        the first stage. Raises ArgumentError for an unknown joint.
+        For example, `q[model.joint(name).q]` are the coordinates of the joint. `name`: the name of
+        a joint. For a compound joint j, "j" means all stages and "j.1" means the first stage.
+        Raises ArgumentError for an unknown joint.
         """
         return joint_place(self, name)
 
@@ -216,8 +223,8 @@ class Model(eqx.Module):
         """Index in `frame_names` of a frame, given by the name of a link or a joint, or by index.
 
         The frame of a joint is its moving frame, which is the frame of its child link. If a link
-        and a joint have the same name, the name is the frame of the link. Negative indices count
-        from the end. Every function with an argument `frame` accepts the same names and indices.
+        and a joint have the same name, the name means the link. Negative indices count from the
+        end. Every function with an argument `frame` accepts the same names and indices.
         Raises ArgumentError if the model has no such frame.
         """
         return frame_index(self, frame)
@@ -242,7 +249,10 @@ class Model(eqx.Module):
 
     @property
     def selection_matrix(self) -> np.ndarray:
-        """B (nv, n) for n actuated dofs: it maps motor forces u to joint forces `tau = B u`."""
+        """The matrix B (nv, n) from the forces u of n motors to joint forces, `tau = B u`.
+
+        The motors are in the order of the dofs that are `actuated`. Errors as in `actuated`.
+        """
         return np.eye(self.nv, dtype=self.dtype)[:, self.actuated]
 
     def with_mass(self, body: str, mass: ArrayLike) -> Model:

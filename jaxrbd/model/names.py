@@ -1,8 +1,8 @@
 """Frames, joints and bodies by name.
 
 A frame is named by a link or by a joint. The frame of a joint is the moving frame of the joint,
-which is the frame of its child link. If a link and a joint have the same name, the name is the
-frame of the link.
+which is the frame of its child link. If a link and a joint have the same name, the name means the
+link.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class JointPlace(NamedTuple):
     """Where a joint is: its slices of q (nq,) and of v (nv,), and the indices of its bodies.
 
-    The slices are empty for a joint that follows others (mimic). A compound joint has one body per
-    stage. The last of these bodies is the child link of the compound joint.
+    The slices are empty for a joint that follows others, such as a mimic joint. A compound joint
+    has one body per stage. The last of these bodies is the child link of the compound joint.
     """
 
     q: slice
@@ -34,9 +34,9 @@ class JointPlace(NamedTuple):
 
 
 def require_frame_name(frame: Any, argument: str, world: bool = True) -> None:
-    """Raise ArgumentError, which names the argument, unless it is a text or, for the world, None.
+    """Raise ArgumentError, which names the argument, unless `frame` is a text or None.
 
-    `world`: whether the argument may be None.
+    None means the world. `world`: whether `frame` may be None.
     """
     if isinstance(frame, str) or (world and frame is None):
         return

@@ -22,7 +22,7 @@ from .names import described
 
 # A parameter of a pytree: an array of JAX, or a constant whose dtype is not chosen yet.
 Parameter = Array | np.ndarray
-# The lengths of the axes of an array. None or a symbol stands for any length.
+# The lengths of the axes of an array. None or a symbol such as "p" means any length.
 Shape = tuple[int | str | None, ...]
 
 
@@ -30,10 +30,10 @@ def parameter(x: ArrayLike | Sequence, name: str, *shapes: Shape) -> Parameter:
     """A parameter of a pytree as an array of floats; constants stay in float64.
 
     A function that uses the parameter casts it to the model's dtype. `shapes`: the shapes that the
-    array may have, where None or a symbol such as "p" stands for any length; without `shapes`, it
-    may have any shape. A list may contain numbers that JAX traces. Raises ArgumentError for another
+    array may have, where None or a symbol such as "p" means any length; without `shapes`, every
+    shape is accepted. A list may contain numbers that JAX traces. Raises ArgumentError for another
     shape, for lists of different lengths, for texts and complex values, for ints that are too
-    large, and for an array of JAX that has no floats.
+    large, and for a JAX array whose dtype is not floating.
     """
     try:
         array = _with_tracers(x)

@@ -1,9 +1,10 @@
 """Convex shapes of links and obstacles.
 
-The frame of a shape has its origin in its middle; that of a half-space is on its surface. The sizes
-of a shape are leaves of a pytree, so JAX differentiates distances with respect to them and batches
-them. (In `Model.geometry`, the sizes are constants.) The constructors raise ArgumentError for a
-negative size; a size of 0 is allowed.
+The origin of the frame of a shape is the middle of the shape; for a half-space it is a point of the
+surface. The sizes of a shape are leaves of a pytree, so JAX can batch them and differentiate
+distances with respect to them. (In `Model.geometry`, the sizes are constants.) The constructors
+raise ArgumentError for a size that is negative or not finite, and for a rounding that is too large;
+a size of 0 is allowed.
 """
 
 from __future__ import annotations
@@ -81,9 +82,9 @@ class Cylinder(eqx.Module):
 class Ellipsoid(eqx.Module):
     """An ellipsoid with the semi-axes `radii` (3,) along the axes of its frame, in m.
 
-    `rounding` () in m: the distance from the ellipsoid within which points belong to the shape. It
-    is added to the radii. Distances are exact if the largest radius is at most 100 times the
-    smallest one.
+    `rounding` () in m: all points within this distance of the ellipsoid belong to the shape, so the
+    shape extends beyond the radii. Distances are exact if the largest radius is at most 100 times
+    the smallest one.
     """
 
     radii: Float[Parameter, "3"]

@@ -28,7 +28,7 @@ class Node:
     """A place for a joint and the body that it moves.
 
     - `parent`: the node of the parent body, or `WORLD`;
-    - `form`: what the joints of a node have in common, see `nodes_of`;
+    - `form`: the property that all joints at a node have in common, see `nodes_of`;
     - `leader`: the node of the joint that this joint mimics, or None;
     - `joint`: the joint of the first robot that has this node; a joint with one axis is a `Screw`;
     - `name`, `link`: the names of this joint and of its child link.
@@ -45,9 +45,9 @@ class Node:
 def nodes_of(model: Model) -> list[Node]:
     """The tree of one robot, whose nodes are its bodies.
 
-    The form of a node is the structure of its joint, and whether the joint mimics another. So all
-    joints with one axis, as `Screw` joints, have one form. Raises ArgumentError for a joint that
-    follows others by a function.
+    The form of a node is the structure of its joint, and whether the joint mimics another joint.
+    Joints with one axis become `Screw` joints, so they have one structure. Raises ArgumentError for
+    a joint that follows others by a function.
     """
     leaders = _leaders(model)
     nodes: dict[int, Node] = {}
@@ -106,8 +106,9 @@ def place(tree: Sequence[Node], robot_nodes: Sequence[Node]) -> np.ndarray:
 def _match(tree: Sequence[Node], bodies: Sequence[Node], separate: set[int]) -> np.ndarray:
     """As `place`, without the condition on mimic joints; bodies in `separate` get new nodes.
 
-    The children of a body share nodes with the children of its node. The pairs of a body and a node
-    are chosen one by one; the pair whose subtrees share the most bodies comes first.
+    The children of a body share nodes with the children of the node of this body. The pairs of a
+    body and a node are chosen one by one; the pair whose subtrees share the most bodies comes
+    first.
     """
     tree_children, body_children = _children(tree), _children(bodies)
     levels = list(zip(_levels(tree_children), _levels(body_children)))
@@ -196,7 +197,7 @@ def depth_first(tree: Sequence[Node]) -> tuple[list[Node], np.ndarray]:
 def common_tree(robots: Sequence[Sequence[Node]]) -> tuple[list[Node], list[np.ndarray]]:
     """The common tree of several trees, and the node of each body of each robot.
 
-    The robot with the most bodies comes first, because it gives the others the most places.
+    The robot with the most bodies comes first, because it gives the other robots the most places.
     """
     tree: list[Node] = []
     places: dict[int, np.ndarray] = {}
@@ -211,7 +212,7 @@ def checked_models(models: Sequence[Model], like: Model | None = None) -> list[M
     """The robots of a batch as a list.
 
     Raises ArgumentError for an empty sequence, for models with leading axes or traced arrays, and
-    for models whose dtype or dissipation differs from that of the first one, or of `like`.
+    for models whose dtype or dissipation differs from the first model, or from `like`.
     """
     models = list(sequence(models, "models", "Model"))
     if not models:

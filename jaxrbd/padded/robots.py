@@ -2,9 +2,9 @@
 
 The structure of the model is the common tree of the robots, see `common_tree.py`. A robot without a
 body at a node has a *padding* body there: without mass, on a joint with armature 1. All bodies that
-a padding body carries are padding bodies too. So the row of its dof in the mass matrix is a row of
-the identity, and its bias force is zero. It stays at rest, and the other rows are those of the
-robot.
+a padding body carries are padding bodies too. So the rows of padding dofs in the mass matrix are
+rows of the identity, and their bias forces are zero. Padding bodies stay at rest, and the other
+rows of the mass matrix are the rows of the robot's mass matrix.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class PaddedRobots:
       the robots; inside, every function takes it as the model of one robot with `nq` coordinates,
       `nv` dofs and `nb` bodies;
     - `names` (n): the names of the robots;
-    - `q_index`, `v_index`, `body_index`: for each robot, the indices of its coordinates, dofs and
-      bodies among those of `model`, in the order of the robot. So
-      `tau[i, robots.v_index[i]]` is the part of `tau` (n, nv) that belongs to robot i;
+    - `q_index`, `v_index`, `body_index`: for each robot, the indices in `model` of its coordinates,
+      dofs and bodies, in the order of the robot. So `tau[i, robots.v_index[i]]` is the part of
+      `tau` (n, nv) that belongs to robot i;
     - `frame_indices`: for each robot, the index in `model.frame_names` of each of its frames;
     - `tree`, `frame_places`: the common tree, and the index in `model.frame_names` of each frame,
       by the name of the frame and the index of its body.
@@ -139,21 +139,23 @@ class PaddedRobots:
 def pad(models: Sequence[Model], onto: PaddedRobots | None = None) -> PaddedRobots:
     """Robots of different structure as one batch, for one compiled program.
 
-    - `models`: n robots, of one dtype (that of `onto`), all with or all without dissipation;
+    - `models`: n robots of one dtype, all with or all without dissipation. With `onto`, the dtype
+      and the dissipation of `onto`;
     - `onto`: padded robots whose tree is used as it is (default: the robots get a new common tree).
       So a robot that is made later can run in a program that is already compiled.
 
     The common tree has a place for every body of every robot; robots share a place where the joints
     on the path to it have the same form. One-axis joints of different kinds share a place as
-    `joints.Screw`. Results of a robot, and their derivatives, equal those of its own program up to
-    rounding. The model has no shapes of links, because they are static: draw the given models.
+    `joints.Screw`. Results of a robot, and their derivatives, equal up to rounding the results of a
+    program for this robot alone. The model has no shapes of links, because they are static: draw
+    the given models.
 
     The result has more frames than a robot: one for each name and place of a link. For a robot
-    without this link, the frame has the pose of its body.
+    without this link, the frame coincides with the frame of its body.
 
     Raises ArgumentError for an empty sequence, for models with leading axes or traced arrays, for
-    a dtype or dissipation other than that of the first model or of `onto`, for a `Follow` joint,
-    and, with `onto`, for a robot with a joint or a frame that has no place.
+    different dtypes or dissipation, for a `Follow` joint, and, with `onto`, for a robot with a
+    joint or a frame that has no place.
     """
     if onto is not None and not isinstance(onto, PaddedRobots):
         raise ArgumentError(f"onto is {onto!r}, expected PaddedRobots")
@@ -223,7 +225,7 @@ def _require_places(models, tree, frame_places, places) -> None:
 
 
 class _Structure:
-    """What the robots of a batch share: the static fields of their models."""
+    """The structure that the robots of a batch share: the static fields of their models."""
 
     def __init__(self, tree: Sequence[Node], frame_places: dict[tuple[str, int], int]):
         self.tree, self.frame_places = tree, frame_places
@@ -258,20 +260,23 @@ class _Structure:
         }
 
     def entries(self, places: np.ndarray, space: str) -> np.ndarray:
-        """The indices of the coordinates of a robot's joints among those of all joints."""
+        """The indices of all coordinates of a robot's joints in the common tree.
+
+        `space`: "q", or "v" for the velocities. Coordinates of mimic joints are included.
+        """
         starts, widths = self.starts[space][places], self.widths[space][places]
         runs = [start + np.arange(width) for start, width in zip(starts, widths)]
         return np.concatenate([np.zeros(0, int), *runs])
 
     def index(self, model: Model, places: np.ndarray, space: str) -> np.ndarray:
-        """The indices of a robot's coordinates ("q") or dofs ("v") among those of the tree."""
-        own = self.entries(places, space)[independent_index(model, space)]
-        return np.searchsorted(self.coupling[f"{space}_independent"], own)
+        """The indices in the padded model of a robot's coordinates ("q") or dofs ("v")."""
+        entries = self.entries(places, space)[independent_index(model, space)]
+        return np.searchsorted(self.coupling[f"{space}_independent"], entries)
 
     def model(self, model: Model, nodes: Sequence[Node], places: np.ndarray) -> Model:
         """The robot in the common tree, with NumPy arrays.
 
-        `nodes`: its tree; `places`: the node of the common tree for each of its bodies.
+        `nodes`: the tree of the robot; `places`: the node of the common tree for each body.
         """
         nb, nf = len(self.tree), len(self.frame_places)
         given = jax.tree.map(np.asarray, model)
@@ -287,8 +292,8 @@ class _Structure:
             return Pose(placed(index, X.R, R), placed(index, X.p, np.zeros((n, 3))))
 
         rates = self.entries(places, "v")
-        own_joints = {int(node): nodes[body].joint for body, node in enumerate(places)}
-        joints = [own_joints.get(i, node.joint) for i, node in enumerate(self.tree)]
+        robot_joints = {int(node): nodes[body].joint for body, node in enumerate(places)}
+        joints = [robot_joints.get(i, node.joint) for i, node in enumerate(self.tree)]
         padding_armature = np.repeat(np.where(self.follows, 0.0, 1.0), self.widths["v"])
         frames = [self.frame_places[frame] for frame in _frames(model, places).values()]
         in_world = [k for (_, body), k in self.frame_places.items() if body == WORLD]
@@ -320,10 +325,10 @@ class _Structure:
         )
 
     def _coupling(self, given: Coupling | None, places: np.ndarray, placed) -> Coupling:
-        """The map of mimic joints; a padding joint that mimics another stays at 0."""
-        follows = np.where(self.follows, 0.0, 1.0)
+        """The map of mimic joints; a padding joint that mimics another joint stays at 0."""
+        multipliers = np.where(self.follows, 0.0, 1.0)
         q, v = (self.entries(places, space) for space in "qv")
-        fill_q, fill_v = (np.repeat(follows, self.widths[space]) for space in "qv")
+        fill_q, fill_v = (np.repeat(multipliers, self.widths[space]) for space in "qv")
         return Coupling(
             q_multiplier=placed(q, 1.0 if given is None else given.q_multiplier, fill_q),
             q_offset=placed(q, 0.0 if given is None else given.q_offset, np.zeros(len(fill_q))),

@@ -34,8 +34,8 @@ class PaddedScenes:
 
     - `scene`: a `Scene` whose arrays have a leading axis (n, ...), to map over together with
       `PaddedRobots.model`;
-    - `contact_index`: for each robot, the indices of its contacts among those of `scene`, in the
-      order of its own scene.
+    - `contact_index`: for each robot, the indices in `scene` of its contacts, in the order of the
+      robot's scene.
     """
 
     scene: Scene
@@ -48,7 +48,10 @@ class PaddedScenes:
 
 
 def acting_contacts(scene: Scene) -> Bool[Array, " contacts"]:
-    """Which contacts of a padded scene are those of its robot, for one robot as inside `vmap`."""
+    """For each contact of a padded scene, whether the robot has it, (contacts,) of bool.
+
+    `scene`: `PaddedScenes.scene` for one robot, as inside `vmap`.
+    """
     return scene.margin != PADDING_MARGIN
 
 
@@ -60,10 +63,10 @@ def pad_scenes(robots: PaddedRobots, scenes: Sequence[Scene]) -> PaddedScenes:
       of this robot. Grounds are of one class, with arrays of equal shapes, and all materials have
       `torsional` and `rolling` friction or none does.
 
-    A sphere of a robot shares a place with a sphere of another robot on the same body of the common
-    tree, and a shape shares one with a shape of the same class. What a robot does not have is
-    padding, which touches nothing: the margin of its contacts is -1e6 m. Results of a robot equal
-    those with its own scene up to rounding.
+    Spheres of different robots on the same body of the common tree share a place, and so do shapes
+    of the same class. A sphere or a shape that a robot does not have is padding, which touches
+    nothing: the margin of its contacts is -1e6 m. Results of a robot equal up to rounding the
+    results with the given scene.
 
     Raises ArgumentError, which names the robot, for another number of scenes, an unknown frame or
     one that is fixed to the world, different grounds or materials, and for scenes with inverse
@@ -82,8 +85,8 @@ def pad_scenes(robots: PaddedRobots, scenes: Sequence[Scene]) -> PaddedScenes:
     counts = pairs[0].counts.tolist()
     starts = [len(spheres) + sum(counts[:k]) for k in range(len(counts))]
     contacts = [
-        np.array([*own, *(starts[k] + j for k in of_pairs for j in range(counts[k]))], int)
-        for own, of_pairs in zip(sphere_index, pair_index)
+        np.array([*places, *(starts[k] + j for k in pairs_i for j in range(counts[k]))], int)
+        for places, pairs_i in zip(sphere_index, pair_index)
     ]
     padded = []
     for i, scene in enumerate(scenes):
@@ -162,7 +165,7 @@ def _bodies(robots: PaddedRobots, frames: np.ndarray) -> list[int]:
 
 
 def _frame_of_each_body(robots: PaddedRobots) -> np.ndarray:
-    """One frame of each body of the common tree, which is on its link, then `WORLD`, (nb + 1,)."""
+    """The first frame of each body of the common tree, then `WORLD` for the world, (nb + 1,)."""
     frame_bodies = robots.model.frame_bodies
     return np.array([*map(frame_bodies.index, range(robots.model.nb)), WORLD], int)
 
@@ -201,7 +204,10 @@ def _moved(
     R: np.ndarray,
     p: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Poses R (n, 3, 3), p (n, 3) in frames of robot i, in the frames `used` of the same bodies."""
+    """Poses R (n, 3, 3), p (n, 3) in `frames` of robot i, as poses in the frames `used`.
+
+    `frames`, `used` (n,): indices of frames of the padded model. Both frames are on the same body.
+    """
     X_BF = robots.model.frame_pose
     R_BF = np.concatenate([np.asarray(X_BF.R[i]), np.eye(3)[None]])  # the last row is the world
     p_BF = np.concatenate([np.asarray(X_BF.p[i]), np.zeros((1, 3))])
@@ -229,7 +235,11 @@ def _material(scene: Scene, contacts: np.ndarray, size: int) -> Material:
 def _pad_pairs(
     robots: PaddedRobots, given: Sequence[CollisionPairs]
 ) -> tuple[list[CollisionPairs], list[np.ndarray]]:
-    """The pairs of all robots, for each robot with its shapes, and the places of its own pairs."""
+    """The pairs of all robots, once per robot with the robot's shapes, and the places of its pairs.
+
+    The first result has one `CollisionPairs` per robot. The second result has, for each robot, the
+    indices of the robot's pairs among the pairs of all robots.
+    """
     frames = [
         _frames(robots, i, [shape.frame for shape in pairs.shapes], moving=False)
         for i, pairs in enumerate(given)
@@ -242,19 +252,19 @@ def _pad_pairs(
     shape_frames = _frame_of_each_body(robots)[np.array([body for body, *_ in shapes], int)]
     members, pair_index = _places(
         [
-            [(int(own[a]), GROUND if b == GROUND else int(own[b])) for a, b in pairs.members]
-            for own, pairs in zip(shape_index, given)
+            [(int(index[a]), GROUND if b == GROUND else int(index[b])) for a, b in pairs.members]
+            for index, pairs in zip(shape_index, given)
         ]
     )
     placed: list[dict[int, PlacedShape]] = []
-    for i, (pairs, own) in enumerate(zip(given, shape_index)):
+    for i, (pairs, index) in enumerate(zip(given, shape_index)):
         poses = [shape.X_FS for shape in pairs.shapes]
         R = np.array([X.R for X in poses], float).reshape(-1, 3, 3)
         p = np.array([X.p for X in poses], float).reshape(-1, 3)
-        used = shape_frames[own]
+        used = shape_frames[index]
         places = []
         for shape, frame, k, R_k, p_k in zip(
-            pairs.shapes, used.tolist(), own, *_moved(robots, i, frames[i], used, R, p)
+            pairs.shapes, used.tolist(), index, *_moved(robots, i, frames[i], used, R, p)
         ):
             X = Pose(jnp.asarray(R_k), jnp.asarray(p_k))
             frame = None if frame == WORLD else frame

@@ -28,8 +28,9 @@ class PolynomialDamping(eqx.Module):
         d(s) = c_0 + c_1 s + ... + c_(p-1) s^(p-1).
 
     The linear velocity of a free-flyer is damped along the axes in which its position is given: for
-    a floating base, along world axes. That of a planar joint is damped along the axes of the child,
-    in which it is given. The velocities of joints that follow others are damped too.
+    a floating base, along world axes. The linear velocity of a planar joint is damped along the
+    axes of the child, in which it is given. The velocities of joints that follow others are damped
+    too.
 
     - `joints`: the names of joints. The forces of a joint that is named twice add up;
     - `coefficients` (n, p), or (n,) for constants: one row per velocity of the joints, in the order

@@ -32,8 +32,9 @@ from .point_forces import generalized_force_at_points
 class FluidBoxes(eqx.Module):
     """n boxes in a fluid, each fixed to a link.
 
-    With the velocity u of the center relative to the fluid and the angular velocity w, along the
-    edges of the box, and the lengths l of the edges with the mean D, a box has
+    The velocity u of the center relative to the fluid and the angular velocity w are along the
+    edges of the box. The lengths l of the edges have the mean D. Along the edge i, where j and k
+    are the other edges, a box has
 
         force   -3 pi D viscosity u_i  -  density / 2  l_j l_k |u_i| u_i,
         moment  -pi D^3 viscosity w_i  -  density / 64  l_i (l_j^4 + l_k^4) |w_i| w_i.
@@ -43,8 +44,8 @@ class FluidBoxes(eqx.Module):
     - `X_FB`: the poses of the boxes in the frames, R (n, 3, 3) and p (n, 3) in m; by default the
       identity.
 
-    Raises ArgumentError for a wrong shape, a value that is not finite, and a negative size. Source:
-    MuJoCo, chapter "Fluid forces", inertia model.
+    Raises ArgumentError for a wrong shape, a size that is negative or not finite, and NaN in
+    `X_FB`. Source: MuJoCo, chapter "Fluid forces", inertia model.
     """
 
     frames: tuple[str, ...] = eqx.field(static=True)
@@ -71,12 +72,13 @@ class FluidEllipsoids(eqx.Module):
     - `coefficients` (n, 5): blunt drag, slender drag, angular drag, Kutta lift, Magnus lift; by
       default 0.5, 0.25, 1.5, 1 and 1;
     - `added_volume` (n, 3) in m^3, and `added_moment` (n, 3) in m^5: the mass and the moments of
-      inertia of the fluid that moves with the ellipsoid, per density, for motions along and about
-      its axes; by default zero.
+      inertia of the fluid that moves with the ellipsoid, divided by the density, for motions along
+      and about the axes of the ellipsoid; by default zero.
 
-    Raises ArgumentError for a wrong shape, a value that is not finite, and a semi-axis that is not
-    positive. Source: MuJoCo, chapter "Fluid forces", ellipsoid model; Andersen, Pesavento and Wang,
-    Journal of Fluid Mechanics 541 (2005); Lamb, Hydrodynamics, sections 114 and 124.
+    Raises ArgumentError for a wrong shape, NaN in `X_FE`, another value that is not finite, and a
+    semi-axis that is not positive. Source: MuJoCo, chapter "Fluid forces", ellipsoid model;
+    Andersen, Pesavento and Wang, Journal of Fluid Mechanics 541 (2005); Lamb, Hydrodynamics,
+    sections 114 and 124.
     """
 
     frames: tuple[str, ...] = eqx.field(static=True)
@@ -253,7 +255,8 @@ def _ellipsoid_forces(
     drag = blunt * area + slender * (np.pi * longest * middle - area)
     lift = kutta * area / ratio * cross(cross(normal, d), d)
     pressure = jnp.where(moves, fluid.density * speed * speed * (lift - drag * d), 0)
-    # About each axis, the drag of the largest rotating cross-section.
+    # The drag against a rotation about each axis is computed with the larger one of the other two
+    # semi-axes.
     wide = jnp.maximum(jnp.roll(axes, -1, axis=1), jnp.roll(axes, 1, axis=1))
     section = 8 / 15 * np.pi * axes * wide**4
     largest = 8 / 15 * np.pi * middle * longest**4

@@ -64,7 +64,7 @@ class PassiveForces(eqx.Module):
         return _passive_force(model, self, q, v)
 
     def energy(self, model: Model, q: Array | Kinematics) -> Float[Array, ""]:
-        """The potential energy in J of the springs and of the gravity compensation.
+        """The potential energy () in J of the springs and of the gravity compensation.
 
         q (nq,) or its `Kinematics`. Errors as for the parts.
         """

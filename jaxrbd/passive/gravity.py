@@ -27,7 +27,7 @@ class GravityCompensation(eqx.Module):
     the model. With the factor 1, the link has no weight. With a factor above 1, it is buoyant.
 
     - `frames`: the names of n frames, usually the frames of links;
-    - `factors` (n,): the compensated parts of the weights;
+    - `factors` (n,): the compensated fractions of the weights;
     - `masses` (n,) in kg, and `centers` (n, 3) in m: the masses of the links, and their centers of
       mass in the frames. They do not change the inertia of the robot.
 
@@ -64,7 +64,9 @@ class GravityCompensation(eqx.Module):
         return _compensation(model, self, q)
 
     def energy(self, model: Model, q: Array | Kinematics) -> Float[Array, ""]:
-        """The potential energy in J, for q (nq,); zero with all centers of mass at the origin.
+        """The potential energy () in J, for q (nq,) or its `Kinematics`.
+
+        The energy is zero if all centers of mass are at the world origin.
 
         Errors as in `__call__`.
         """

@@ -1,4 +1,4 @@
-"""The generalized force of forces on points of a robot."""
+"""The generalized force of forces that act at points of a robot."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ _HOME = {
     "quadruped": {"_thigh_joint": 0.7, "_knee_joint": -1.4},
     "humanoid": {"_hip_pitch": -0.3, "_knee": 0.6, "_ankle_pitch": -0.3, "_elbow": -0.5},
 }
-# The end of the names of the foot frames, and the height in m of these frames in standing.
+# The end of the names of the foot frames, and the height in m of these frames in `home_posture`.
 _SOLES = {"quadruped": ("_foot", 0.02), "humanoid": ("_sole", 0.0)}
 
 
@@ -62,9 +62,9 @@ def home_posture(name: str) -> Float[Array, " nq"]:
     """A typical initial configuration (nq,) of a bundled robot, within the joint limits.
 
     The quadruped and the humanoid stand on the plane z = 0 with bent knees; `q[2]` is the height of
-    the root link frame in m. The elbow of the arm is bent. For the other robots, the posture is the
-    neutral configuration: the pendulum and the double pendulum hang, the pole of the cart-pole
-    points up. Raises `ArgumentError` for an unknown name.
+    the frame of the root link in m. The elbow of the arm is bent. For the other robots, the posture
+    is the neutral configuration: the pendulum and the double pendulum hang, the pole of the
+    cart-pole points up. Raises `ArgumentError` for an unknown name.
     """
     model = load_robot(name)
     angles = np.zeros(model.nq, model.dtype)

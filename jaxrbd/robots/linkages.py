@@ -1,4 +1,4 @@
-"""Mechanisms with closed loops or contacts: each is a tree with constraints."""
+"""Mechanisms with closed loops or contacts, each modelled as a tree with constraints."""
 
 from __future__ import annotations
 

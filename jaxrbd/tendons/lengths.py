@@ -1,14 +1,14 @@
 """Lengths of tendons, and their moment arms.
 
-A spatial tendon consists of lines: straight ones between two points, and others past a shape. All
+A spatial tendon consists of lines: straight lines between two points, and lines past a shape. All
 straight lines are one batch, and all other lines are another batch, so the size of the program does
 not depend on the number of tendons.
 
-The moment arms need no derivative of the kinematics. The derivative of the length of a line by one
-of its ends is a vector, which counts as a force at this end. The products of its wrench about the
-origin with the columns of the Jacobian are a part of the row of the tendon. The length does not
-change if both ends and the shape move together. So the wrench on the shape is minus the sum of the
-wrenches on the ends.
+The moment arms need no derivative of the kinematics. The derivative of the length of a line with
+respect to one end is a vector, which counts as a force at this end. This force has a wrench about
+the origin. The products of the wrench with the columns of the Jacobian are a part of the row of
+moment arms of the tendon. The length does not change if both ends and the shape move together. So
+the wrench on the shape is minus the sum of the wrenches on the ends.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ class _Lines(NamedTuple):
 class _Wraps(NamedTuple):
     """The shapes of n lines.
 
-    - `place` (n,): the place of each shape; `side` (n,): the place of the side site, or -1;
-    - `is_sphere` (n,): spheres or cylinders; `radius`: the radii in m, a list;
+    - `place` (n,): the place of each shape; `side` (n,): the place of the side point, or -1;
+    - `is_sphere` (n,): whether each shape is a sphere, not a cylinder; `radius`: the radii in m, a
+      list;
     - `inside`: for each line `Wrap.side_is_inside`, a list.
     """
 
@@ -70,7 +71,8 @@ class _Wraps(NamedTuple):
 class _Layout(NamedTuple):
     """The parts of all tendons.
 
-    - `frames`, `R`, `p`: the frame of each place, and its pose in the frame, three lists;
+    - `frames`, `R`, `p`: three lists, with the frame of each place and the pose of the place in
+      this frame. A place is a point of a path, a shape or a side point;
     - `straight`, `wrapped`: the lines; `wraps`: the shapes of `wrapped`;
     - `divisors`: one value per branch, a list.
     """
@@ -179,8 +181,8 @@ class _LineWrenches(NamedTuple):
     """The lines of n tendons, with m wrenches.
 
     - `lengths` (n,): the lengths of spatial tendons, zero for others;
-    - `wrenches` (m, 6): forces and moments on links, for each spatial tendon with a tension of -1 N
-      that pushes its ends apart; about the first root, in axes of the world;
+    - `wrenches` (m, 6): forces and moments on links if each spatial tendon pushes its ends apart
+      with 1 N; about the first root, in axes of the world;
     - `owners` (m,): the tendon of each wrench; `bodies` (m,): its body, -1 for the world.
     """
 
@@ -248,7 +250,7 @@ def rows_of_wrenches(
 
     - `owners` (m,): the row of each wrench; `bodies` (m,): its body, -1 for the world;
     - `wrenches` (m, 6): force and moment about the first root, in axes of the world;
-    - `fixed` (n, nb): for each row the bodies whose joints have no share, by default none.
+    - `fixed` (n, nb): for each row the bodies whose joints are left out, by default none.
     """
     # One wrench per row and body, then one row of the result.
     pairs, index = np.unique(np.stack([owners, bodies]), axis=1, return_inverse=True)
@@ -323,8 +325,8 @@ def _wrapped_lines(model: Model, X: Pose, layout: _Layout) -> Line:
     operands = [local(lines.ends[:, 0]), local(lines.ends[:, 1]), radius, wraps.is_sphere]
     if np.any(wraps.side >= 0):
         operands += [local(wraps.side), wraps.side >= 0]
-    # 1 and 0: known to be inside or outside; -1: not known. Only lines that may touch the inside of
-    # their shape need an iteration, so they are a batch of their own.
+    # 1 and 0: known to be inside or outside; -1: not known. Only lines whose side point may be
+    # inside need an iteration, so these lines are a separate batch.
     inside = np.array([-1 if x is None else x for x in wraps.inside], int)
     parts, order = [], [np.flatnonzero(inside), np.flatnonzero(inside == 0)]
     for index, more in zip(order, ([inside], [])):

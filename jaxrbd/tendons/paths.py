@@ -35,13 +35,13 @@ class PathPoint(eqx.Module):
 
 
 class Wrap(eqx.Module):
-    """A sphere or a cylinder past which a tendon goes between two points.
+    """A sphere or a cylinder that a tendon passes between two points.
 
     - `shape`: a `Sphere` or a `Cylinder`. A cylinder has no ends here: its half length and its
       rounding are not used;
     - `frame`: the name of a frame of the model, or None for the world;
-    - `X_FS`: the pose of the frame of the shape in this frame, or only its position (3,) in m; the
-      identity by default;
+    - `X_FS`: the pose of the shape in this frame, or only the position (3,) in m; by default the
+      identity;
     - `side`: a `PathPoint` or the name of a frame, which selects the path; by default, the path is
       the shorter one. A point that is closer to the center than the radius, also for a cylinder,
       makes the tendon bend towards the shape where it would miss the shape. Another point selects
@@ -50,9 +50,9 @@ class Wrap(eqx.Module):
       the plane of the center and both ends.
 
     The attribute `side_is_inside` states whether the point is closer to the center than the radius.
-    It is known if the point has the `frame` of the shape and no value is traced, and stays the same
-    if a value is changed later; it is None if it is found for each state. A known value makes the
-    programs smaller.
+    It is True or False if the point is in the `frame` of the shape and no value is traced. It does
+    not change if a value is changed later. Without a `side` it is False. In other cases it is None,
+    and each program computes it for each state. A known value makes the programs smaller.
     """
 
     shape: Sphere | Cylinder
@@ -119,10 +119,12 @@ class FixedTendon(eqx.Module):
     """A tendon whose length is a sum of joint coordinates, each times a coefficient.
 
     - `name`: a name for messages;
-    - `joints`: the names of n joints with one degree of freedom, at least one;
-    - `coefficients` (n,) in m/rad or m/m.
+    - `coefficients` (n,) in m/rad or m/m, or a mapping from names of joints to coefficients;
+    - `joints`: the names of n joints with one degree of freedom, n of at least 1. None if
+      `coefficients` is a mapping.
 
-    `coefficients` may be a mapping from the names of the joints; then `joints` is left out.
+    Raises ArgumentError if no joint is named, and if `coefficients` is a mapping and `joints` is
+    not None.
     """
 
     name: str = eqx.field(static=True)
@@ -152,8 +154,8 @@ class RotationAngle(eqx.Module):
 
     With a largest length, it limits the rotation: `Tendons([RotationAngle("cone", "ball")],
     limits=[[-inf, 1.0]])` keeps the angle between the present rotation and the identity, about any
-    axis, below 1 rad. Lengths are then in rad, tensions in N m, and the other properties have such
-    units too. At the angle 0 the derivatives are zero, because the axis is not unique there.
+    axis, below 1 rad. The units of `Tendons` have rad in place of m, and N m in place of N. At the
+    angle 0 the derivatives are zero, because the axis is not unique there.
 
     - `name`: a name for messages;
     - `joint`: the name of a spherical joint or of a free-flyer.
@@ -176,8 +178,7 @@ class SpatialTendon(eqx.Module):
       may begin with a pulley. The name of a frame stands for the origin of the frame.
 
     A branch has at least two points. Raises ArgumentError, which names the tendon and the place in
-    the path, for another path. Source: MuJoCo, XML reference,
-    tendon/spatial.
+    the path, for another path. Source: MuJoCo, XML reference, tendon/spatial.
     """
 
     name: str = eqx.field(static=True)

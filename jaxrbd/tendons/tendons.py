@@ -38,7 +38,7 @@ class Tendons(eqx.Module):
     which pulls if it is positive. The stiffness k and the damping d are constant, or polynomials:
     one row of p coefficients per tendon, `k(x) = c_0 + c_1 x + ... + c_(p-1) x^(p-1)`. The other
     properties act in `contact.contact_step`, and the armature also in `tendon_dynamics`. A property
-    that is None, the default, does not act; it makes smaller programs than zeros.
+    that is None, the default, does not act; the programs are smaller than with zeros.
 
     - `tendons`: `FixedTendon`s, `SpatialTendon`s and `RotationAngle`s, in any order;
     - `stiffness` (n,) or (n, p) in N/m, and `rest` (n, 2) in m, the lengths between which the
@@ -50,8 +50,8 @@ class Tendons(eqx.Module):
 
     The units are for spatial tendons. All properties are leaves of the pytree. Raises
     ArgumentError for a wrong shape, a value that is NaN, a stiffness, damping, friction or armature
-    that is negative or infinite, and a lower bound above the upper bound. Of the coefficients of a
-    polynomial stiffness, only c_0 may not be negative. Source: MuJoCo, chapter "Computation", on
+    that is negative or infinite, and a lower bound above the upper bound. The coefficients of a
+    polynomial stiffness may be negative, except c_0. Source: MuJoCo, chapter "Computation", on
     tendons and polynomial forces, and XML reference, tendon.
     """
 
@@ -82,7 +82,7 @@ class Tendons(eqx.Module):
                 )
         n = len(self.tendons)
 
-        def coefficients(x: ArrayLike | Sequence | None, name: str):
+        def not_negative(x: ArrayLike | Sequence | None, name: str):
             if x is None:
                 return None
             values = parameters(x, name, np.zeros(n))
@@ -106,8 +106,8 @@ class Tendons(eqx.Module):
         self.damping = None if damping is None else polynomials(damping, "damping", n)
         if self.damping is not None:
             require_not_negative(self.damping, "damping")
-        self.friction = coefficients(friction, "friction")
-        self.armature = coefficients(armature, "armature")
+        self.friction = not_negative(friction, "friction")
+        self.armature = not_negative(armature, "armature")
         self.limits = None if limits is None else ranges(limits, "limits", n)
 
     @property
@@ -141,15 +141,16 @@ class Tendons(eqx.Module):
     def lengths(self, model: Model, q: Array | Kinematics) -> Float[Array, " n"]:
         """The lengths (n,) in m, for q (nq,) or its `Kinematics`.
 
-        Where a tendon begins to touch a shape, the first derivatives are continuous, and the second
-        derivatives of one side are returned. Raises ArgumentError for an unknown frame or joint,
-        and for a joint that does not have exactly one degree of freedom, or, for a `RotationAngle`,
-        is not spherical.
+        Where a tendon begins to touch a shape, the first derivatives are continuous. The second
+        derivatives are not; JAX returns their values on one side. Raises ArgumentError for an
+        unknown frame or joint, for a joint of a `FixedTendon` that does not have exactly one degree
+        of freedom, and for a joint of a `RotationAngle` that is neither spherical nor a
+        free-flyer.
         """
         return _lengths(model, self, q)
 
     def moment_arms(self, model: Model, q: Array | Kinematics) -> Float[Array, "n nv"]:
-        """The derivatives (n, nv) of the lengths by displacements in the tangent space.
+        """The derivatives (n, nv) of the lengths with respect to q, in the tangent space.
 
         The generalized force of tensions (n,) is `-moment_arms^T tensions`. Errors as for
         `lengths`.
@@ -302,7 +303,7 @@ def armature_terms(
 
 
 def stretches(tendons: Tendons, lengths: Array) -> Array:
-    """The parts (n,) of the lengths beyond the lengths without tension."""
+    """The stretches (n,) of the springs, `x = l - clip(l, rest)` for the lengths l."""
     least, largest = jnp.asarray(tendons.rest, lengths.dtype).T
     # The derivative is 1 where the length, `least` and `largest` are equal.
     return jnp.where(

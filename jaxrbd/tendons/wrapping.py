@@ -12,15 +12,19 @@ has the length
 
     s_0 + s_1 + r (psi - alpha_0 - alpha_1) = g(l_0) + g(l_1) + r psi,    g(l) = s - r alpha.
 
-Without a side site, the path goes around the disk if the straight line crosses it, on the shorter
-side. With a side site outside, the path goes around the longer side in one case: the direction from
-the center to the site is between the directions opposite to the two points. With a side site
-inside, the path does not go around the disk. Instead, where the straight line misses the disk, the
-path bends and touches the disk in the point where both of its parts have the same angle to the
-normal of the disk. A site is inside if its distance from the center of the shape is less than the
-radius, also for a cylinder.
+The side point is the point `Wrap.side`. It is inside if its distance from the center of the shape
+is less than the radius, also for a cylinder. There are three cases:
 
-Source: MuJoCo, XML reference, tendon/spatial; the rule for sites outside of the shape is the
+- Without a side point, the path goes around the disk on the shorter side, if the straight line
+  crosses the disk.
+- With a side point outside, the path is the same, except in one case: if the direction from the
+  center to the side point is between the directions opposite to the two points, the path goes
+  around the longer side.
+- With a side point inside, the path does not go around the disk. Instead, where the straight line
+  misses the disk, the path bends and touches the disk in the point where both parts of the path
+  have the same angle to the normal of the disk.
+
+Source: MuJoCo, XML reference, tendon/spatial; the rule for a side point outside is the
 observed behaviour of MuJoCo 4.0.
 """
 
@@ -38,15 +42,15 @@ from .._math.components import cross, norm, square_root
 from .._math.linear import matmul
 from .._math.rules import custom_jvp
 
-# Iterations for the point at which a tendon touches the inside; about six are usual.
+# Iterations for the point at which a bent tendon touches the disk; about six are usual.
 _MAX_ITERATIONS = 60
 
 
 class Line(NamedTuple):
     """A part of a tendon between two points.
 
-    - `length` () in m; `f_0`, `f_1` (3,): its derivatives with respect to the two points. They are
-      unit vectors along the tendon at its ends, or zero for a line without length.
+    - `length` () in m; `f_0`, `f_1` (3,): the derivatives of the length with respect to the two
+      points. They are unit vectors along the tendon at these points, or zero if the length is zero.
     """
 
     length: Array
@@ -84,12 +88,12 @@ def wrapped_line(
 
     - `x_0`, `x_1` in m, in the frame of the shape; the axis of a cylinder is z. Cylinders have no
       ends;
-    - `side` in m: the side site, in the frame of the shape; it counts if `has_side` is True;
-    - `inside`: whether the side site is inside, 1 or 0, or -1 if it depends on its position. If it
-      is None, the site is outside.
+    - `side` in m: the side point, in the frame of the shape; it is used if `has_side` is True;
+    - `inside`: 1 if the side point is inside, 0 if it is outside, -1 if `side` decides this. If it
+      is None, the side point is outside.
 
     If the tendon does not touch the shape, the line is straight. The length has continuous first
-    derivatives where a tendon begins to touch. The side site has no derivatives, because it only
+    derivatives where a tendon begins to touch. The side point has no derivatives, because it only
     decides between paths.
     """
     bends = None
@@ -137,10 +141,11 @@ def _axes_of_sphere(x_0: Array, x_1: Array, bends: Array | None = None) -> tuple
     """Two axes (2, 3) of the plane through the center and both points; x_0 is on the first axis.
 
     For points in line with the center, any plane through this line is right. The second result (3,)
-    is the displacement of x_1 from this plane: zero on the line, but not its derivative. A path
-    around the disk has a kink there, so only points within rounding errors count as in line. For a
-    path that touches the inside (`bends`), the length is smooth, and points near the line count
-    too. The displacement then gives the first derivatives of the forces.
+    is the displacement of x_1 from this plane. It is zero for points in line, but its derivatives
+    are not. The length of a path around the disk has a kink for points in line, so points count as
+    in line only within rounding errors. For a path with the side point inside (`bends`), the length
+    is smooth, and points near the line count as in line too. The displacement then gives the first
+    derivatives of the forces.
     """
     eps = jnp.finfo(x_0.dtype).eps
     l, l_1 = _length(x_0), _length(x_1)
@@ -161,7 +166,7 @@ def _axes_of_sphere(x_0: Array, x_1: Array, bends: Array | None = None) -> tuple
 def _outer_path(
     a: Array, b: Array, r: Array, side: Array | None = None, has_side: Array | None = None
 ) -> _Path:
-    """The path around the disk; `side` (2,): the side site."""
+    """The path around the disk; `side` (2,): the side point."""
     l_a, l_b = _length(a), _length(b)
     # A point on the surface counts as outside, in spite of rounding errors.
     least_distance = r * (1 - 64 * jnp.finfo(r.dtype).eps)
@@ -190,7 +195,7 @@ def _outer_path(
 
 
 def _inner_path(a: Array, b: Array, r: Array, inside: Array) -> _Path:
-    """The path that bends towards the disk; `inside`: whether the result counts."""
+    """The path that bends towards the disk; `inside`: whether the side point is inside."""
     l_a, l_b = _length(a), _length(b)
     nearest = _nearest_point(a, b)
     between = jnp.any(nearest != a) & jnp.any(nearest != b)

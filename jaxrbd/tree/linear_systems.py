@@ -11,8 +11,8 @@ gpu/products.py. JAX differentiates the linear system, in forward and reverse mo
 and never the solver. The derivative rule of the world poses is such a solve too. The size of the
 program does not depend on the number of bodies.
 
-`lax.custom_linear_solve` does not check that the solver inverts the operator. tests/test_tree.py
-checks this for each solver, and checks that `propagate` and `accumulate` are transposes.
+`lax.custom_linear_solve` does not check that the solver inverts the operator. The tests of the
+package check this for each solver, and check that `propagate` and `accumulate` are transposes.
 """
 
 from __future__ import annotations
@@ -322,8 +322,9 @@ def _solver(
 ):
     """A function of the transforms and the rows that solves the linear system of the tree.
 
-    It solves the system by a pass, by the product with a matrix, or by products along paths, as the
-    implementation that is selected says. By default it takes the faster one of the first two.
+    It solves the system by a pass, by the product with a matrix, or by products along paths: the
+    context `implementation` selects one of them. By default it takes the faster one of the first
+    two.
 
     The product takes one step, and the pass takes nb steps. On a GPU each step launches several
     kernels. On a CPU the pass is faster for batches, because the pass adds fewer rows: `crba` of a
@@ -336,21 +337,19 @@ def _solver(
         by_product = nodes_first(product, batch_axes)
         by_paths = nodes_first(paths, batch_axes)
 
-        # The implementation that the context selects.
         selected = current_implementation()
         if selected != "automatic":
-            chosen = {"products": by_product, "parallel": by_paths}.get(selected, by_pass)
-            return chosen(*operands)
+            solve = {"products": by_product, "parallel": by_paths}.get(selected, by_pass)
+            return solve(*operands)
         if topology.nb > _DENSE:
             return by_pass(*operands)
 
-        # The number of states. Sums in one common frame need no transforms.
+        # Sums in one common frame need no transforms.
         one_frame = transform is _SAME_FRAME
         few = number_of_states(batch_axes, *operands) <= _MANY_STATES
         on_cpu = by_product if one_frame and not batch_axes else by_pass
         on_gpu = by_product if one_frame or few else by_pass
 
-        # The device.
         if on_cpu is on_gpu:
             return on_cpu(*operands)
         return by_platform(on_cpu, on_gpu, *operands)

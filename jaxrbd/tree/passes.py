@@ -41,7 +41,7 @@ def forward_pass(
     `parents`: the parent p(i) of each of the n nodes, or -1 for the world; a parent comes before
     its children. `world`: the row of the world; `nodes`: a pytree of arrays (n, ...), with the data
     of the nodes; `differentiable`: whether JAX can differentiate the pass. A differentiable pass is
-    always a loop, and slower in batches. Returns the rows (n + 1, ...), of which the last is
+    always a loop, and slower in batches. Returns the rows (n + 1, ...), of which the last row is
     `world`, and the outputs (n, ...).
     """
     run = functools.partial(forward_pass_of_batch, parents, step)
@@ -58,9 +58,9 @@ def backward_pass(
     """Backward pass, from the leaves to the root: each node adds a row to the row of its parent.
 
     `addend_i, output_i = step(row_i, nodes_i)`, then `row_p(i) += addend_i`. `rows` (n + 1, ...):
-    the rows before the pass, of which the last belongs to the world; or (n, ...) without the row of
-    the world, which is then zero. Other arguments as for `forward_pass`. Returns the rows after the
-    pass, (n + 1, ...), and the outputs (n, ...).
+    the rows before the pass; the last row belongs to the world. `rows` (n, ...) is without the row
+    of the world, which is then zero. Other arguments as for `forward_pass`. Returns the rows after
+    the pass, (n + 1, ...), and the outputs (n, ...).
     """
     run = functools.partial(backward_pass_of_batch, parents, step)
     return (_loop(run) if differentiable else in_batches(run))(rows, nodes)
@@ -184,7 +184,7 @@ def number_of_states(batch_axes: int, *operands: Any) -> int | float:
 def _scan_or_kernel(
     scan, parents, step: Step, batch_axes: int, rows: Array, nodes: Any, backward: bool
 ):
-    """The results of `scan(rows, nodes)`, or of a kernel that does the same."""
+    """The results of `scan(rows, nodes)`, or of a kernel that computes the same results."""
 
     def kernel(rows, nodes, interpret=False):
         def run(rows, nodes):
@@ -264,7 +264,7 @@ def _step_of_batch(step: Step, batch_axes: int) -> Step:
     if not batch_axes:
         return step
 
-    def of_batch(*operands):
+    def batched_step(*operands):
         axes = jax.tree.map(lambda x: None if x.shape[0] == 1 else 0, operands)
         if not jax.tree.leaves(axes):  # every size is 1
             axes = 0
@@ -272,7 +272,7 @@ def _step_of_batch(step: Step, batch_axes: int) -> Step:
             operands = jax.tree.map(lambda x: x[0] if x.shape[0] == 1 else x, operands)
         return jax.vmap(_step_of_batch(step, batch_axes - 1), axes)(*operands)
 
-    return of_batch
+    return batched_step
 
 
 def _broadcast_to_batch(rows: Array, nodes: Any, batch_axes: int) -> Array:

@@ -71,8 +71,8 @@ class Level(NamedTuple):
 def _scan(join: Join, x: Any, is_first: np.ndarray, reverse: bool = False) -> Any:
     """The products of the rows in order; a row with `is_first` starts a new product.
 
-    Before step k, the product of a row has its last 2^k factors. The product 2^k rows before it has
-    the factors before these.
+    Before step k, the product of row i has the last 2^k factors of the final product (or all of
+    them, if they are fewer). The product of row i - 2^k has the factors before these.
     """
     firsts = is_first[::-1] if reverse else is_first
     place = np.arange(len(firsts)) - np.maximum.accumulate(np.where(firsts, range(len(firsts)), 0))
@@ -134,8 +134,8 @@ def products_from_world(
 ) -> Any:
     """Forward pass: for each node, the product of the elements from the world to the node.
 
-    `elements`: a pytree of arrays (n, ...), one row per node; `world`: the element of the world,
-    arrays (1, ...) with the same other sizes. Returns arrays (n, ...).
+    `elements`: a pytree of arrays (n, ...), one row per node; `world`: the element of the world, as
+    arrays (1, ...). Returns arrays (n, ...).
     """
     parents, done, found = np.array(parents, int), [np.array([-1])], [world]
     for level in heavy_paths(parents):
@@ -163,9 +163,9 @@ def sums_of_children(
     """Backward pass: each node adds an addend to the row of its parent.
 
     - `to_parents(level, rows, nodes)`: the addends (m, ...) of the nodes of a level. `rows`
-      (m, ...) already contain the addends of all children but the heavy child; `nodes` is the data
-      of the nodes. The addend of a node includes those of all nodes below it on its path;
-    - `rows` (n + 1, ...): the rows before the pass, of which the last belongs to the world;
+      (m, ...) contain the addends of all children except the heavy child; `nodes` is the data
+      of the nodes. The addend of a node includes the addends of all nodes below it on its path;
+    - `rows` (n + 1, ...): the rows before the pass; the last row belongs to the world;
     - `nodes`: a pytree of arrays (n, ...).
 
     Returns the rows after the pass, (n + 1, ...).
@@ -173,9 +173,9 @@ def sums_of_children(
     parents, finished = np.array(parents, int), []
     levels = heavy_paths(parents)
     for level in reversed(levels):
-        own = take_rows(rows, level.nodes)
-        addends = to_parents(level, own, rows_of(nodes, level.nodes))
-        finished.append(own + level.rows_of_heavy_child(addends))
+        level_rows = take_rows(rows, level.nodes)
+        addends = to_parents(level, level_rows, rows_of(nodes, level.nodes))
+        finished.append(level_rows + level.rows_of_heavy_child(addends))
         starts = np.flatnonzero(level.is_start)
         rows = rows.at[parents[level.nodes[starts]]].add(take_rows(addends, starts))
     places = [level.nodes for level in reversed(levels)]

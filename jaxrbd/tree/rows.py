@@ -30,7 +30,7 @@ def map_rows(
     - `indices`: for each operand the indices (n,) or (n, w) of its rows, or None for all n rows.
       For (n, w) the operand of the function has one more axis, (..., w, k).
 
-    On a GPU the function can be one kernel. The derivative is the derivative of the function, to
+    On a GPU the function can be one kernel. The derivatives are the derivatives of `function`, to
     any order.
     """
     indices = (*indices, *[None] * (len(operands) - len(indices)))
@@ -40,7 +40,7 @@ def map_rows(
 
 
 def map_states(by_batch: Callable[..., Any], of_state: Callable[..., Any], *operands: Array) -> Any:
-    """`by_batch(*operands)` for s states, or one kernel that computes `of_state` for each.
+    """`by_batch(*operands)` for s states, or one kernel that computes `of_state` for each state.
 
     - `operands`: arrays (s, ...), or (1, ...) if all states share the values. With a symbolic size
       s of `jax.export` no kernel runs;

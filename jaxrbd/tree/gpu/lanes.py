@@ -52,7 +52,7 @@ _MOVES: dict[str, Callable[..., Any]] = {
 }
 # Operations that take the entries whose indices are constant operands.
 _TAKES = ("dynamic_slice", "gather")
-# Sums and the like of two object arrays.
+# Reductions: the operations that combine two object arrays.
 _REDUCTIONS: dict[str, Any] = {
     "reduce_and": np.frompyfunc(operator.and_, 2, 1),
     "reduce_max": np.frompyfunc(jnp.maximum, 2, 1),
@@ -72,7 +72,7 @@ def _select(condition: Any, *cases: Any) -> Any:
 
 
 def _is_zero(x: Any) -> bool:
-    """Whether x is the number zero, as in sparse matrices, and no lane vector."""
+    """Whether x is the constant zero. Sums and products leave it out, as in sparse matrices."""
     return isinstance(x, np.generic) and bool(x == 0)
 
 
@@ -205,7 +205,7 @@ def _changed_entries(name: str, parameters: dict[str, Any], x: list[np.ndarray])
 
 
 def _taken_entries(primitive: Any, parameters: dict[str, Any], x: np.ndarray, *places: Any) -> Any:
-    """The entries of x that the operation takes; it is applied to the indices of the entries."""
+    """The entries of x that the operation takes, found by the operation on their indices."""
     indices = np.arange(x.size, dtype=np.int32).reshape(x.shape)
     with jax.ensure_compile_time_eval():
         taken = np.asarray(primitive.bind(indices, *places, **parameters))
@@ -232,7 +232,7 @@ def _scan(equation: core.JaxprEqn, vector: Array, *operands: Any) -> list[Any]:
 
 
 def _while(equation: core.JaxprEqn, vector: Array, *operands: Any) -> list[Any]:
-    """The loop until it has ended for all states."""
+    """The results of a loop that runs until it has ended for all states."""
     parameters = equation.params
     condition_constants, body_constants = parameters["cond_nconsts"], parameters["body_nconsts"]
     fixed = operands[: condition_constants + body_constants]
@@ -259,7 +259,7 @@ def _while(equation: core.JaxprEqn, vector: Array, *operands: Any) -> list[Any]:
         ]
 
     def going_on(vectors: Any) -> Array:
-        """1 for each state whose loop goes on, else 0."""
+        """1 for each state whose loop has not ended, else 0."""
         found = _run(
             parameters["cond_jaxpr"], [*fixed[:condition_constants], *arrays(vectors)], vector
         )

@@ -69,7 +69,10 @@ def poses_in_roots(topology: Topology, X: Pose) -> Pose:
 
 
 def in_one_batch(X: Pose) -> Pose:
-    """The poses (nb, *batch), where an axis of the batch may have the size 1 in R or in p alone."""
+    """The poses, with R and p repeated along batch axes of size 1 to the same batch axes.
+
+    The first axis of R and p is the bodies, and the batch axes follow it.
+    """
     batch = jnp.broadcast_shapes(X.R.shape[1:-2], X.p.shape[1:-1])
     return Pose(
         jnp.broadcast_to(X.R, (len(X.R), *batch, 3, 3)),

@@ -27,7 +27,7 @@ def map_rows_by_kernel(
     """The result of `tree.map_rows`, where `indices` has one entry per operand."""
     n = max(len(jax.tree.leaves(x)[0]) if i is None else len(i) for x, i in zip(operands, indices))
     rows = [np.arange(n) if index is None else index for index in indices]
-    # A pass computes the world poses as one array of entries.
+    # A pass computes the world poses as one array of entries, so a kernel reads this array.
     is_pose = [isinstance(x, Pose) for x in operands]
     operands = tuple(pose_entries(x) if pose else x for x, pose in zip(operands, is_pose))
 
@@ -77,16 +77,17 @@ def sum_over_dofs_by_kernel(
 ) -> Array:
     """The result of `tree.sum_over_dofs`, where `indices` has one entry per operand.
 
-    In a kernel all bodies add the same number of rows. The share of a row is 1 or 0.
+    In a kernel all bodies add the same number of rows. So a row has the factor 1 if it belongs to a
+    dof of the body, and else 0.
     """
     nvs, start = np.array(topology.nvs), np.array(topology.v_start)
     dof = np.arange(max(nvs))
     rows = np.clip(start[:, None] + dof, 0, np.maximum(start + nvs - 1, 0)[:, None])
     rows = np.minimum(rows, topology.nv - 1)
-    shares = jnp.asarray(dof < nvs[:, None], operands[0].dtype)
+    factors = jnp.asarray(dof < nvs[:, None], operands[0].dtype)
 
-    def total(shares, *operands):
-        return jnp.sum(shares[..., None] * function(*operands), axis=-2)
+    def total(factors, *operands):
+        return jnp.sum(factors[..., None] * function(*operands), axis=-2)
 
     chosen = [rows if index is None else index[rows] for index in indices]
-    return map_rows_by_kernel(total, (shares, *operands), (None, *chosen))
+    return map_rows_by_kernel(total, (factors, *operands), (None, *chosen))
