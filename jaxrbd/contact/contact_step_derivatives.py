@@ -210,10 +210,10 @@ class _ColumnGroups(NamedTuple):
 
 
 def _sparsity_patterns(model: Model, scene: Scene, coupled: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The velocities that change the wrench on each body (nb, nv), and those for each dof (nv, nv).
+    """Which velocities change the wrench on a body (nb, nv), and the impulse on a dof (nv, nv).
 
-    The second pattern is for the impulses on joints. It also holds for the movement with v+,
-    because the coordinates of a joint depend only on the velocity of this joint.
+    The second pattern also holds for the movement with v+, because the coordinates of a joint
+    depend only on the velocity of this joint.
     """
     if coupled:
         return np.ones((model.nb, model.nv), bool), np.ones((model.nv, model.nv), bool)
