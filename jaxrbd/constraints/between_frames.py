@@ -146,7 +146,7 @@ def point(
     It is a ball joint, or a contact that sticks. `frame_a`, `frame_b`: names of the frames in which
     the points are fixed, or None for the world; `p_a`, `p_b` (3,): the points in these frames, in
     m. The multiplier (3,) is the force on the second frame at the point, in the axes of the first
-    frame.
+    frame, in N. Raises ArgumentError for points that are not finite, and as `FrameConstraint`.
     """
     return FrameConstraint(_position, frame_a, frame_b, _pose_at(p_a), _pose_at(p_b))
 
@@ -163,6 +163,7 @@ def hinge(
     `frame_a`, `frame_b`: names of frames, or None for the world; `axis` (3,), of any length, has
     the same coordinates in A and B; `X_a`, `X_b`: poses of A and B in the named frames (default:
     the identity). The rotation about the axis is free. The equations also hold for opposite axes.
+    Raises ArgumentError for an axis without a direction, and as `FrameConstraint`.
     """
     return FrameConstraint(_Hinge(axis), frame_a, frame_b, X_a, X_b)
 

@@ -97,8 +97,8 @@ def contact_force(model: Model, scene: Scene, q: Array | Kinematics, v: Array) -
 def contact_energy(model: Model, scene: Scene, q: Array | Kinematics) -> Float[Array, ""]:
     """Elastic energy in J: the sum of `k d^3 / 3` over all contacts, with the depth d.
 
-    `q` (nq,) or its `Kinematics`. The negative gradient in q is the generalized force of
-    `contact_force` at v = 0. At other v, `contact_force` also has damping and friction, which
+    `q` (nq,) or its `Kinematics`. The negative gradient with respect to q is the generalized force
+    of `contact_force` at v = 0. At other v, `contact_force` also has damping and friction, which
     dissipate energy. Raises ArgumentError for an unknown frame.
     """
     scene = scene_for(model, scene)

@@ -5,12 +5,11 @@ The velocity v+ after a step solves an equation G = 0, the change of momentum mi
 
     dv+ = -W^T W (G_q dq + G_v dv + G_tau dtau).
 
-The derivatives of the change of momentum are those of `rnea`, which are analytic, with the wrenches
-of the contacts constant in the frames of the bodies. JAX differentiates the rest in forward mode:
-the contact wrenches in these frames, the impulses on joints, and the movement with v+. Degrees of
-freedom that change different entries, such as those of different legs, share one tangent (Curtis,
-Powell and Reid (1974), On the estimation of sparse Jacobian matrices). The solver has already
-computed the factor W.
+`rnea_derivatives` has the derivatives of the change of momentum, at constant contact wrenches in
+the frames of the bodies. JAX differentiates the rest in forward mode: the contact wrenches in these
+frames, the impulses on joints, and the movement with v+. Degrees of freedom that change different
+entries, such as those of different legs, share one tangent (Curtis, Powell and Reid (1974), On the
+estimation of sparse Jacobian matrices). The solver has already computed the factor W.
 """
 
 from __future__ import annotations

@@ -43,7 +43,10 @@ class Contacts(NamedTuple):
 
 
 def contact_bodies(model: Model, scene: Scene) -> np.ndarray:
-    """The body of each point, (n + 2 m,), or -1. Raises ArgumentError for an unknown frame."""
+    """The body of each point, (n + 2 m,), or -1.
+
+    Raises ArgumentError for an unknown frame, and for a pair of shapes on the same body.
+    """
     frames_a, frames_b = scene.pairs.frames
     a, b = (bodies_of(model, frames) for frames in (frames_a, frames_b))
     for i in np.flatnonzero(a == b):

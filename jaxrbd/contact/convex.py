@@ -149,7 +149,7 @@ def contact_step(
     - `smoothing` in m, more than 0: a length for the derivatives before touch-down (default none).
       It has no effect on the step;
     - `tendons`: `jaxrbd.tendons.Tendons` (default none). Their springs, damping, dry friction,
-      limits and armature act in the step, see `contact/tendon_terms.py`, so tau is without
+      limits and armature act in the step, see `contact/tendon_terms.py`, so tau must not contain
       their forces.
 
     The velocity v+ after the step minimizes the convex function at the head of the module
@@ -157,11 +157,10 @@ def contact_step(
     velocities of free-flyers and planar joints are in the axes before the step. The result is in
     the axes after the step. A robot that is one rigid body without forces keeps its momentum and
     its energy. For a robot of several bodies, this holds to first order in dt
-    (`contact/free_motion.py`). The target velocity along the normal is
-    `u_target = -distance / dt` for shapes that are apart, and `-distance / (dt + recovery)` for
-    shapes that overlap. If the gradient of the distance does not have the length 1, the
-    distance in these formulas is divided by the length of the gradient. A step uses only the
-    coefficients of friction, the lengths `torsional` and `rolling`, and the margin of the material.
+    (`contact/free_motion.py`). Let d be the distance minus the margin, divided by the length of the
+    gradient of the distance. The target velocity along the normal is `u_target = -d / dt` for d of
+    0 or more, and `-d / (dt + recovery)` for a negative d. A step uses only the coefficients of
+    friction, the lengths `torsional` and `rolling`, and the margin of the material.
 
     Position limits act on all joints whose velocity is the rate of the coordinate. Limits of
     planar, spherical and free joints do not act, and joints that follow others have no limits.
@@ -173,17 +172,17 @@ def contact_step(
 
     - the distance after a step is at least `-dt R gamma_n` for a sphere that was outside the
       ground; at rest, the depth of a sphere is `(dt + recovery) R gamma_n`;
-    - a contact that sticks creeps at the speed `R gamma_t`, and likewise a joint that dry friction
+    - a contact that sticks creeps at the speed `R gamma_t`, and so does a joint that dry friction
       holds. A contact that holds a moment m about its normal turns at `R dt m / c^2`, with
-      `c = torsional / friction`, and likewise with rolling friction;
+      `c = torsional / friction`. For rolling friction, c is `rolling / friction`;
     - the convex form of friction has two errors: a sphere that slides at the speed u stays at the
       distance `dt mu u` above the ground, and a sphere that lands while sliding, or starts on the
       ground while sliding, leaves the ground with a speed of up to mu u. With friction moments and
       the angular velocity w, `torsional w` or `rolling w` takes the place of mu u;
     - the impulses dissipate kinetic energy, except that the impulse on a sphere in the ground can
       add an energy of at most `gamma_n u_target`;
-    - there is no restitution: it is not a function of the velocity after the step alone, and would
-      need a second solve per step.
+    - there is no restitution, because its impulse is not a function of the velocity after the step
+      alone, and would need a second solve per step.
 
     JAX can differentiate the result with respect to all arguments, to any order. It differentiates
     the minimizing velocity as an implicit function, and not the iterations. The derivatives jump

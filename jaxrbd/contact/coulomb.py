@@ -191,7 +191,7 @@ class Projection(NamedTuple):
         return power, self.conductance * curvature
 
     def hessian(self) -> Array:
-        """The Hessian of l, (d, d, ...): the negative derivative of gamma in u.
+        """The Hessian of l, (d, d, ...): the negative derivative of gamma with respect to u.
 
         With the direction d of the tangential part of y, the line on the cone through gamma is
         along `n + mu d`. For a contact that slides, the Hessian has one part along this line, and

@@ -32,9 +32,9 @@ _NEARBY, _SINGULAR = 0.1, 1e-4
 def inverse_inertias(model: Model, scene: Scene) -> InverseInertias:
     """The inverse inertia of a robot at each contact and joint, and the inertias of its trees.
 
-    All are for the neutral configuration. Some contacts and joints that follow others cannot move
-    there, but can move in a configuration nearby, as the foot of a leg that is a parallelogram. For
-    them, the value is for a configuration about 0.1 rad or 0.1 m away.
+    All values are for the neutral configuration. Some contacts and joints that follow others cannot
+    move there, but can move in a configuration nearby, as the foot of a leg that is a
+    parallelogram. For them, the value is for a configuration about 0.1 rad or 0.1 m away.
 
     For a point of a body with the Jacobian J, the mean over all directions of the inverse inertia
     is a third of the trace of `J M^-1 J^T`. The value of a sphere is the mean over all points of

@@ -294,7 +294,7 @@ class StateSensor(Sensor):
     | quantity | reading |
     |---|---|
     | `time` (1,) in s | the argument `time` |
-    | `kinetic_energy` (1,) in J | as `kinetic_energy`, with the armature of tendons |
+    | `kinetic_energy` (1,) in J | of all bodies, and of the armature of joints and tendons |
     | `potential_energy` (1,) in J | of gravity, for all links, and of springs |
 
     The springs are those of the joints (`PassiveForces.springs`) and of the tendons. Raises

@@ -192,11 +192,11 @@ class RobotSensors(eqx.Module):
 
         - `q` (nq,) or its `Kinematics`, `v` (nv,);
         - `a` (nv,): the acceleration, as the result of `forward_dynamics` or, for a time step with
-          contact, `(step.v - v) / dt`; needed by accelerometers and force sensors;
-        - `f_ext` (nb, 6): external forces as for `rnea`, such as `ContactForce.f_ext`, for force
-          sensors (default: zero);
+          contact, `(step.v - v) / dt`; for sensors of accelerations, forces and torques;
+        - `f_ext` (nb, 6): external forces as for `rnea`, such as `ContactForce.f_ext`, for sensors
+          of forces and torques (default: zero);
         - `actuators` and their `control` (n,): for sensors of actuators and of their forces;
-        - `tendons`: for sensors of tendons; `passive`: the springs for the potential energy;
+        - `tendons`: for sensors of tendons and of energies; `passive`: for the potential energy;
         - `time` in s: for sensors of the time.
 
         Raises ArgumentError, which names the sensor, if an argument that it needs is missing, and
