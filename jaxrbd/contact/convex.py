@@ -188,8 +188,7 @@ def contact_step(
     the minimizing velocity as an implicit function, and not the iterations. The derivatives jump
     where a contact changes from sticking to sliding or to leaving. There, the derivative of one
     side is returned. The derivatives also jump at the distance 0, because `u_target` has different
-    slopes inside and outside the ground. In the body of a `lax.scan`, JAX 0.10 gives right second
-    derivatives only if it differentiates twice in forward mode.
+    slopes inside and outside the ground.
 
     Before touch-down, the true derivatives do not depend on the ground, so an optimizer does not
     find a contact. With `smoothing`, a contact that is at the distance d after the step has an
