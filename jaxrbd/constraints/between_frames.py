@@ -58,14 +58,14 @@ class FrameConstraint(Constraint):
 
     - `error`: a function from a `Pose` to (m,): a plain function or, if it has parameters, an
       `eqx.Module`. `point`, `hinge` and `weld` return constraints with given errors;
-    - `frame_a`, `frame_b`: names of the frames of the model in which A and B are fixed; None is the
-      world;
+    - `frame_a`, `frame_b`: names or indices of the frames of the model in which A and B are fixed;
+      None is the world;
     - `X_a`, `X_b`: poses of A and B in these frames (default: the identity).
 
-    Raises ArgumentError for an X_a or X_b that is no rigid pose, and for a frame that is no name.
+    Raises ArgumentError for an X_a or X_b that is no rigid pose, and for a frame of another type.
 
-    Each equation has one multiplier. It is a generalized force on B; the opposite force acts on A.
-    The work of both is the multiplier times the change of the error.
+    Each equation has one multiplier, a generalized force on B. The opposite force acts on A. The
+    work of both forces is the multiplier times the change of the error.
     """
 
     error: Callable[[Pose], Array]
@@ -146,7 +146,7 @@ def point(
     It is a ball joint, or a contact that sticks. `frame_a`, `frame_b`: names of the frames in which
     the points are fixed, or None for the world; `p_a`, `p_b` (3,): the points in these frames, in
     m. The multiplier (3,) is the force on the second frame at the point, in the axes of the first
-    frame.
+    frame, in N. Raises ArgumentError for points that are not finite, and as `FrameConstraint`.
     """
     return FrameConstraint(_position, frame_a, frame_b, _pose_at(p_a), _pose_at(p_b))
 
@@ -163,6 +163,7 @@ def hinge(
     `frame_a`, `frame_b`: names of frames, or None for the world; `axis` (3,), of any length, has
     the same coordinates in A and B; `X_a`, `X_b`: poses of A and B in the named frames (default:
     the identity). The rotation about the axis is free. The equations also hold for opposite axes.
+    Raises ArgumentError for an axis without a direction, and as `FrameConstraint`.
     """
     return FrameConstraint(_Hinge(axis), frame_a, frame_b, X_a, X_b)
 
@@ -243,9 +244,9 @@ class _End(NamedTuple):
     - `X`: the pose in the world;
     - `J` (nv, 6): the Jacobian, one row per velocity in v;
     - `V` (6,): the spatial velocity; `A` (6,): the spatial acceleration for a = 0;
-    - `J_terms` (nv, 2): the linear and the angular part of a row of J are sums of terms. For both
-      parts, an estimate of the sum of the sizes of the terms. A few eps times this estimate is the
-      rounding error, which decides whether a constraint row is redundant.
+    - `J_terms` (nv, 2): each entry of J is a sum of terms. For the linear and the angular part of
+      each row, an estimate of the sum of the absolute values of the terms. A few eps times this
+      estimate is the rounding error, which decides whether a constraint row is redundant.
     """
 
     X: RootedPose
@@ -258,7 +259,7 @@ class _End(NamedTuple):
 def both_ends(
     model: Model, kinematics: Kinematics, constraints: Sequence[FrameConstraint]
 ) -> tuple[Places, Places]:
-    """The ends A and the ends B of n constraints."""
+    """The frames A and the frames B of n constraints."""
     X_a, X_b = _stacked([c.X_a for c in constraints]), _stacked([c.X_b for c in constraints])
     return (
         find_places(model, kinematics, [c.frame_a for c in constraints], X_a),
@@ -276,7 +277,7 @@ def error_functions(
 
 
 def _moving_ends(model: Model, motion: BodyMotion, ends: Places) -> _End:
-    """The ends A, or the ends B, of n constraints with their motion, stacked."""
+    """The frames A, or the frames B, of n constraints with their motions, stacked."""
     bodies, X_BF, X = ends
     kinematics = motion.kinematics
     J = place_jacobians(model, kinematics, ends)
@@ -334,10 +335,7 @@ def _relative_rows(error: Callable[[Pose], Array], a: _End, b: _End) -> Constrai
 
 
 def _row_terms(error: Callable[[Pose], Array], X_AB: Pose, a: _End, b: _End) -> Array:
-    """`ConstraintRows.K_terms`, bounds for the entries of K.
-
-    A bound is the norm of the derivative of the error times the `J_terms` of both ends.
-    """
+    """`ConstraintRows.K_terms`: the norm of the derivative of the error times the `J_terms`."""
     X_AB = lax.stop_gradient(X_AB)
     rates = jax.vmap(lambda x: error_rate(error, X_AB, x))(jnp.eye(6, dtype=X_AB.p.dtype))
     by_linear, by_angular = (_length(x.T) for x in jnp.split(rates, 2))

@@ -21,7 +21,7 @@ from .kinds import Constraint
 from .kkt import scaled_rows
 from .rows import checked_constraints
 
-# `converged` means a residual of at most these errors, for each dtype.
+# The largest residual of a closure that has converged, for each dtype.
 TOLERANCES = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 2e-5}
 # The largest number of starts. For 200 configurations near a flat parallelogram, 162 needed one
 # start, 36 needed two, and 2 needed three.
@@ -73,7 +73,7 @@ def close_loops(model: Model, q: Array, constraints: Sequence[Constraint]) -> Cl
     equations = equations._replace(directions=directions + (new - lax.stop_gradient(new)))
 
     def solve_linear(function, b):
-        # pseudo_inverse has no derivative: JAX differentiates the solve instead, to any order.
+        # `pseudo_inverse` has no derivative. So JAX differentiates the linear system, to any order.
         inverse = pseudo_inverse(jax.jacobian(function)(jnp.zeros_like(b)), equations.rounding)
         return lax.custom_linear_solve(
             function, b, lambda _, b: matmul(inverse, b), lambda _, b: matmul(inverse.T, b)
@@ -172,13 +172,19 @@ def _search(model: Model, q: Array, constraints: tuple[Constraint, ...]) -> tupl
 
 
 ITERATIONS = 100
-# A Newton step that does not reduce the error is cut to a quarter. Newton's method ends at this
-# fraction of the whole step.
+# If a Newton step does not reduce the error, a quarter of this step is tried. Newton's method ends
+# if at most this fraction of the whole step is left.
 SHORTEST = 1e-4
 
 
 class _NewtonState(NamedTuple):
-    """The number of steps; y and its error; the fraction of the next step; whether to continue."""
+    """The state of Newton's method.
+
+    - `steps`: the number of steps;
+    - `y`, and `error`: the sum of the squares of the function at y;
+    - `fraction`: the fraction of the whole step that is tried next;
+    - `continues`: whether another step follows.
+    """
 
     steps: Array
     y: Array
@@ -188,7 +194,7 @@ class _NewtonState(NamedTuple):
 
 
 def _newton(function: Callable[[Array], Array], start: Array, rounding: Array) -> Array:
-    """The solution near `start` by Newton's method, with steps that reduce the error.
+    """The zero of `function` near `start`, by Newton's method with steps that reduce the error.
 
     `rounding` (m,): the rounding errors of the rows of the derivative of `function`.
     """

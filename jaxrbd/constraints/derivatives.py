@@ -5,14 +5,15 @@ The acceleration a and the multipliers lambda satisfy the KKT system (`kkt.py`)
     rnea(q, v, a, f_ext) - K^T lambda = tau,      c = K a + dK/dt v + d K v + p phi = 0.
 
 with the gains p and d of the stabilisation; `d K v` is a product. The implicit function of the
-system is differentiated by q, v and tau. In these equations da, dlambda, dc and d(rnea) are
-differentials:
+system is differentiated with respect to q, v and tau. In these equations da, dlambda, dc and
+d(rnea) are differentials:
 
     [M  -K^T] [   da   ]   [dtau - d(rnea) + dK^T lambda]
     [K    0 ] [dlambda ] = [            -dc             ]
 
-In an impact, a is the change of v, tau and the bias are zero, and `c = K (a + (1 + e) v)` with the
-restitution e. These are the equations of a motion at rest, without gravity and stabilisation.
+In an impact, a is the change of v, tau and the bias are zero, and
+`c = K (a + (1 + restitution) v)`. These are the equations of a motion at rest, without gravity and
+stabilisation.
 
 d(rnea) and dc are the changes at constant a, from `rnea_derivatives` and `row_derivatives.py`. If
 rows are redundant, the multipliers with the least `|lambda / s|`, for the scales s of the rows in
@@ -54,7 +55,7 @@ from .rows import constraint_blocks, stacked_rows
 
 
 class ConstrainedDynamicsDerivatives(NamedTuple):
-    """Derivatives of the acceleration (nv, nv) and of the multipliers (m, nv) by q, v and tau.
+    """Derivatives of the acceleration and of the m multipliers with respect to q, v and tau.
 
     The derivatives with respect to q are in its tangent space. m is the number of equations of all
     constraints, in the order of the constraints.
@@ -69,7 +70,7 @@ class ConstrainedDynamicsDerivatives(NamedTuple):
 
 
 class ImpactDerivatives(NamedTuple):
-    """Derivatives of the velocity after an impact (nv, nv) and of the impulses (m, nv) by q and v.
+    """Derivatives of the velocity after an impact and of the m impulses with respect to q and v.
 
     The derivatives with respect to q are in its tangent space. m is the number of equations of all
     constraints, in the order of the constraints.
@@ -86,8 +87,8 @@ class DynamicsParameters(NamedTuple):
 
     - `gains`: p and d of the stabilisation;
     - `active` (number of constraints,) of bool, or None;
-    - `impact` () of bool: whether the state has an impact instead of a motion; None for False;
-    - `restitution` () of the impact.
+    - `impact` () of bool: whether the response is an impact instead of a motion; None for False;
+    - `restitution` (): for an impact.
     """
 
     model: Model
@@ -108,7 +109,11 @@ class Response(NamedTuple):
 
 
 class _System(NamedTuple):
-    """A solved KKT system. `solution.x` is the acceleration, or the change of v in an impact."""
+    """A solved KKT system.
+
+    `solution.x` is the acceleration, or the change of v in an impact; k (m,) is the right-hand side
+    of the rows.
+    """
 
     kinematics: Kinematics
     M: Array
@@ -155,7 +160,7 @@ def dynamics_first_order(
     a_of_rows, moving = a, 1.0
     if impact is not None:
         # The change a of v in an impact has the equations of a motion at rest, without gravity,
-        # external forces and stabilisation. Its rows are `K (a + (1 + e) v)`.
+        # external forces and stabilisation. Its rows are `K (a + (1 + restitution) v)`.
         moving = jnp.where(impact, 0, 1).astype(model.dtype)
         a_of_rows = a + (1 - moving) * (1 + restitution) * v
         model = eqx.tree_at(lambda model: model.gravity, model, moving * model.gravity)
@@ -167,7 +172,9 @@ def dynamics_first_order(
     if impact is not None:
         rows_by_v = jnp.where(impact, (1 + restitution) * system.rows.K, rows_by_v)
     dtau_dq, dtau_dv, _ = rnea_derivatives.unchecked(model, kinematics, v, a, f_ext)
-    force = jnp.concatenate([_constraint_forces(system, rows) - dtau_dq, -moving * dtau_dv], axis=1)
+    force = jnp.concatenate(
+        [_constraint_force_by_q(system, rows) - dtau_dq, -moving * dtau_dv], axis=1
+    )
     k = jnp.concatenate([-rows.by_q, -rows_by_v], axis=1)
     unit = moving * jnp.eye(model.nv, dtype=model.dtype)
     by_state = _by_state(model, system, rows, force, k)
@@ -177,7 +184,7 @@ def dynamics_first_order(
 
 
 def _by_force(system: _System, force: Array) -> Response:
-    """The derivatives for the columns of `force`, at constant constraints."""
+    """The derivatives for changes of the force, the columns of `force`, at constant rows."""
     none, zero = jnp.zeros_like(system.rows.K), jnp.zeros_like(force)
     x, multiplier, _, _ = _solve_columns(system, force, none, none, zero)
     return Response(x, multiplier, matmul(system.rows.K, x))
@@ -190,7 +197,10 @@ def _solve_columns(system: _System, *right: Array) -> Solution:
 def _by_state(
     model: Model, system: _System, rows: RowDerivatives, force: Array, k: Array
 ) -> Response:
-    """The derivatives, for the columns of `force` and k: nv columns for q, and others."""
+    """The derivatives with respect to q and v, for the right-hand sides in columns.
+
+    `force` and k have first nv columns for q, then the columns for v.
+    """
     e, weights = system.solution.e, _weights_by_q(model, system, rows)
     by_q = (
         e[:, None] * weights,
@@ -203,7 +213,7 @@ def _by_state(
     return Response(x, multiplier, matmul(system.rows.K, x) - k)
 
 
-def _constraint_forces(system: _System, rows: RowDerivatives) -> Array:
+def _constraint_force_by_q(system: _System, rows: RowDerivatives) -> Array:
     """The derivative (nv, nv) with respect to q of `K^T lambda` at constant lambda."""
     return rows.of_K.force(system.solution.multiplier)
 

@@ -110,9 +110,10 @@ def constrained_dynamics(
     If q is an array, the derivatives with respect to q, v and tau are those of
     `constrained_dynamics_derivatives`.
 
-    Raises ArgumentError for an unknown frame, for a stabilisation that is negative, not finite or
-    of another shape, and for NaN in `active` or `impact`. Traced values out of range give NaN.
-    Source: Featherstone (3.17), and chapter 8 (closed loops).
+    Raises ArgumentError for an unknown frame, for objects that are no constraints, for a
+    stabilisation that is negative, not finite or of another shape, and for NaN in `active` or
+    `impact`. Traced values out of range give NaN. Source: Featherstone (3.17), and chapter 8
+    (closed loops).
     """
     parameters = _parameters(model, constraints, f_ext, stabilisation, active, impact)
     a, *by_row = _response(parameters, q, v, tau)
@@ -200,7 +201,7 @@ def impact_derivatives(
 def constraint_rows(
     model: Model, q: Array | Kinematics, v: Array, constraints: Sequence[Constraint]
 ) -> ConstraintRows:
-    """The rows of all constraints, in their order: values phi(q), Jacobian K, and `dK/dt v`.
+    """The m rows of all constraints, in their order: phi(q) (m,), K (m, nv) and `dK/dt v` (m,).
 
     `q` (nq,) or its `Kinematics`, `v` (nv,). Raises ArgumentError for an unknown frame.
     """
@@ -219,8 +220,8 @@ def constraint_wrenches(
 
     `q` (nq,) or its `Kinematics`; `multipliers`: for each constraint (m,), as
     `constrained_dynamics` returns them. With these external forces the robot without constraints
-    has the acceleration of the constrained robot. Raises ArgumentError for an unknown frame or a
-    constraint that is not between frames.
+    has the acceleration of the constrained robot. Raises ArgumentError for an unknown frame, a
+    constraint that is not between frames, and another number of multipliers than constraints.
     """
     checked_constraints(constraints)
     kinematics = forward_kinematics.unchecked(model, q)
@@ -272,7 +273,8 @@ def _parameters(
 ) -> DynamicsParameters:
     acts = acting(constraints, active)
     is_impact = None if impact is None else truth_values(impact, "impact", ())
-    # Bools have no NaN. So a number that is NaN makes the gains and the restitution NaN.
+    # The conversion to bool loses NaN. So NaN in `active` or `impact` is added to the gains and to
+    # the restitution.
     unclear = nan_of(active, model.dtype) + nan_of(impact, model.dtype)
     p, d = _gains(model, stabilisation)
     return DynamicsParameters(

@@ -81,7 +81,8 @@ class Equation(Constraint):
     `function` is a plain function or, if it has parameters, an `eqx.Module`. Redundant rows are
     detected by the rounding errors of K. These errors are estimated from the largest entry of each
     column of K over the m rows. So use separate `Equation`s for quantities of very different size
-    or in different units.
+    or in different units. Raises ArgumentError for a function that is not callable; functions that
+    use the constraint raise it for values of another shape or dtype.
     """
 
     function: Callable[[Model, Array], Array]
@@ -123,7 +124,8 @@ class Nonholonomic(Constraint):
     """Equations `matrix(model, q) @ v = 0`, which restrict velocities but not the configuration.
 
     `matrix` is a plain function or an `eqx.Module` that returns K (m, nv). Examples are a blade
-    that does not slip sideways and a wheel that rolls. `position` returns zeros.
+    that does not slip sideways and a wheel that rolls. `position` returns zeros. Functions that use
+    the constraint raise ArgumentError for a matrix of another shape or dtype.
     """
 
     matrix: Callable[[Model, Array], Array]

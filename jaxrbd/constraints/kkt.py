@@ -57,9 +57,9 @@ class ScaledRows(NamedTuple):
 
 
 def scaled_rows(M: Float[Array, "nv nv"], rows: ConstraintRows) -> ScaledRows:
-    """The rows of K, scaled so that a unit multiplier of a row changes its `s K a` by about 1."""
+    """The scaled rows `s K`: a unit multiplier of such a row changes its `s K a` by about 1."""
     M, rows = lax.stop_gradient((M, rows))
-    assert rows.K_terms is not None  # `constraint_blocks` fills them in
+    assert rows.K_terms is not None  # `constraint_blocks` sets them
     W = inverse_factor(M)
     eps = float(jnp.finfo(W.dtype).eps)
     A, terms = matmul(rows.K, W.T), matmul(rows.K_terms, jnp.abs(W).T)
@@ -99,7 +99,7 @@ def kkt_solver(M: Array, rows: ConstraintRows) -> Callable[[Array, Array, Array,
     Except for derivatives, `rest` (m,) and `gradient` (nv,) are 0. For redundant rows, lambda is
     not unique. The third equation selects the lambda with the least `|lambda / s|`, which is
     `s^2 K y` for some y. If constraints contradict each other, e is not 0, and the last equation is
-    that of the least `|s (k - K x)|`. The unknowns are x, lambda, e and z (m,) with
+    the condition for the least `|s (k - K x)|`. The unknowns are x, lambda, e and z (m,) with
     `y = W^T A^+ z`. The last equation is multiplied by the transpose of `W^T A^+`, so it has m
     rows. JAX treats W and the pseudo-inverse A^+ as constants. With the argument `many`, the
     function multiplies matrices first, which takes less time if `jax.vmap` calls it.
@@ -156,12 +156,12 @@ def kkt_solver(M: Array, rows: ConstraintRows) -> Callable[[Array, Array, Array,
         return jnp.concatenate([x, multiplier, z, e])
 
     def solution(force, k, rest, gradient, many=False):
-        way = solve_many if many else solve
+        solver = solve_many if many else solve
         solved = lax.custom_linear_solve(
             equations,
             jnp.concatenate([force, k, rest, in_range(gradient)]),
-            lambda _, b: way(b),
-            lambda _, b: jax.linear_transpose(way, b)(b)[0],
+            lambda _, b: solver(b),
+            lambda _, b: jax.linear_transpose(solver, b)(b)[0],
         )
         x, multiplier, z, e = jnp.split(solved, sizes)
         return Solution(x, multiplier, minimal(z), e)

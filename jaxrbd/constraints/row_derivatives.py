@@ -1,4 +1,4 @@
-"""Derivatives of the rows of constraints by q and v.
+"""Derivatives of the rows of constraints with respect to q and v.
 
 Let `c = K a + dK/dt v + d K v + p phi` be the equation of a constraint that acts on the
 acceleration a, with the gains p and d of its stabilisation.
@@ -24,7 +24,7 @@ Column k of K is `E R_k`. A displacement of dof j moves R_k in the axes of B by
 where s_jk is 1 if dof j supports dof k, m_j is 1 if dof j moves B, and both are 0 otherwise. The
 derivative of K has `m nv^2` entries, and only products with it are needed (`DerivativeOfK`). JAX
 differentiates constraints of other kinds, and all constraints of a robot with joints that follow
-others.
+others or are user-defined.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ class RowDerivatives(NamedTuple):
 
 
 class DerivativeOfK(NamedTuple):
-    """The derivative of K (m, nv) with respect to q, as products with it.
+    """Products with the derivative of K (m, nv) with respect to q.
 
-    - `blocks`: one per kind of constraint;
-    - `rows`: the rows of K in each block.
+    - `blocks`: one per kind of constraint between frames, and one per other constraint;
+    - `rows`: the indices of the rows of K in each block.
     """
 
     blocks: tuple[_FrameBlock | _TensorBlock, ...]
@@ -112,7 +112,7 @@ class DerivativeOfK(NamedTuple):
 
 
 class _TensorBlock(NamedTuple):
-    """K (m, nv) and its derivative (m, nv, nv); entry [i, k, j] is that of K[i, k] along dof j."""
+    """K (m, nv), and the derivatives (m, nv, nv) [i, k, j] of K[i, k] along dof j."""
 
     K: Array
     K_by_q: Array
@@ -133,9 +133,10 @@ class _FrameBlock(NamedTuple):
     With the notation of the head of this module, `dK_ik/dq_j = F_kj moved_ij . J_k + by_pose_ij .
     R_k`, with F the factors of the products `J_j x J_k`.
 
-    - `J`, `R` (n, nv, 6): the dof columns, and those of the motion of B relative to A;
-    - `factor` (n, nv, nv): F, where the last axis is that of q;
-    - `E` (n, m, 6); `moved` (n, m, nv, 6): the products `-J_j x* E_i`;
+    - `J` (n, nv, 6): the dof columns; `R` (n, nv, 6): the motions of B relative to A;
+    - `factor` (n, nv, nv): F_kj;
+    - `E` (n, m, 6): the derivatives of the errors; `moved` (n, m, nv, 6): the products
+      `-J_j x* E_i`;
     - `by_pose` (n, m, nv, 6): the derivative of E_i along the motion R_j of B.
     """
 
@@ -225,7 +226,7 @@ def _by_forward_mode(
     constraint: Constraint,
     gains: tuple[Array, Array],
 ) -> tuple[Array, Array, _TensorBlock]:
-    """The derivatives of the rows of any constraint, by JAX: `by_q`, `by_v`, and that of K."""
+    """`by_q`, `by_v` and the derivative of K for any constraint, by JAX."""
     p, d = gains
     zero = jnp.zeros_like(v)
 
@@ -274,7 +275,7 @@ def _frame_derivatives(
     gains: tuple[Array, Array],
     active: Array | None,
 ) -> tuple[Array, Array, _FrameBlock]:
-    """The derivatives of n constraints with the same error function: `by_q`, `by_v`, that of K.
+    """`by_q`, `by_v` and the derivative of K for n constraints with the same error function.
 
     `active` (n,) of bool, or None. `by_q` and `by_v` are (n, m, nv).
     """
@@ -349,9 +350,9 @@ def _error_derivatives(
     U_dot: Array,
     gains: tuple[Array, Array],
 ) -> tuple[Array, Array, Array, Array]:
-    """E (m, 6), its derivative H (m, 6, 6) along the motions of B, and derivatives of c (m, 6).
+    """E (m, 6), its derivative H (m, 6, 6) along the motions of B, and two derivatives of c (m, 6).
 
-    The derivatives of c are with respect to the motions of B and to U.
+    The derivatives of c are along the motions of B, and with respect to U.
     """
     p, d = gains
     units = jnp.eye(6, dtype=X.p.dtype)

@@ -130,7 +130,7 @@ def split_rows(
 
 
 def _with_terms(rows: ConstraintRows) -> ConstraintRows:
-    """The rows with sizes of the terms of K; by default the largest entry of each column of K."""
+    """The rows with `K_terms`; by default, the largest absolute value in each column of K."""
     if rows.K_terms is not None:
         return rows
     largest = jnp.max(jnp.abs(rows.K), axis=0, initial=0)

@@ -6,7 +6,8 @@ heights, and `shape_pairs.py` pairs of shapes. There are two models of contact:
 - `compliant.py`: a contact force `f_ext` for any integrator. It is smooth enough for gradients at
   touch-down and at rest;
 - `convex.py`: a time step on rigid ground, which solves one convex problem. `actuator_servo.py`
-  makes its servo from affine actuators, such as the actuators of MJCF files.
+  makes its servo from affine actuators, such as the actuators of MJCF files, or from any joint
+  forces.
 """
 
 from .actuator_servo import servo_of_actuators, servo_of_forces

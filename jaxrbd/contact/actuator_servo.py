@@ -42,20 +42,20 @@ def servo_of_actuators(
 ) -> tuple[Servo, Float[Array, " nv"]]:
     """A servo and joint forces tau (nv,) in N or N m, which together act as affine actuators.
 
-    - `q` (nq,): the configuration before the step; `control` (n,): one value per actuator;
+    - `q` (nq,): the configuration before the step; `control` (actuators,): one value per actuator;
     - `v` (nv,): the velocity before the step, if some actuators are muscles.
 
     An actuator applies the force `c - k x - d u` to its joint, its tendon or its transmission,
     where c, k and d are affine functions of the clipped control, x is the coordinate or the length,
-    and u its rate. The `periods` move the control according to the lengths before the step. If the
-    stiffness k or the damping d is not zero, the servo applies this force, with the x and u after
-    the step. Otherwise tau has the force c. So `contact_step(..., tau, dt, servo=servo)` is stable
-    for any gains. With the forces `actuators(model, q, v, control)` in tau, it is stable only for
-    small gains.
+    and u is the rate of x. The `periods` of the actuators move the control according to the lengths
+    before the step. If the stiffness k or the damping d is not zero, the servo applies this force,
+    with the x and u after the step. Otherwise tau has the force c. So
+    `contact_step(..., tau, dt, servo=servo)` is stable for any gains. With the forces
+    `actuators(model, q, v, control)` in tau, it is stable only for small gains.
 
     tau has the force of a muscle at the state before the step, and the servo changes it during the
-    step, with the k and d of the tangent of the force. Its k is zero where a muscle pulls less if
-    it becomes longer, and both are zero for a muscle at its `force_range`.
+    step, with the k and d of the tangent of the force. k is zero where a muscle pulls less if it
+    becomes longer. k and d are zero for a muscle at a limit of its `force_range`.
 
     Raises ArgumentError, which names the joint, the tendon or the actuator, for
 
@@ -137,7 +137,8 @@ def servo_of_actuators(
         return servo, tau
     bounds = _coupled_bounds(actuators, gear, limits, place)
     driven = TendonServo(actuators.coupled, k[n:], d[n:], bounds, length=target[n:], rate=rate[n:])
-    # A range without 0 limits the servo of a driven output, and the constant force of the others.
+    # Where the servo acts, it has the limits, and the constant force is zero, also if 0 is not
+    # within these limits.
     is_driven = (spring | damper)[n:]
     force = jnp.where(is_driven, 0, clip_within(constant[n:], bounds[:, 0], bounds[:, 1]))
     force = force + explicit[n:]
@@ -154,13 +155,13 @@ def servo_of_forces(
     - `q` (nq,), `v` (nv,): the state before the step.
 
     tau is `force(q, v)`. The servo changes each joint force during the step, with the derivatives
-    of the force by the coordinate and the velocity of the same joint: a stiffness and a damping.
-    Where such a derivative is positive, the stiffness or the damping is zero. So
+    of the force with respect to the coordinate and the velocity of the same joint: a stiffness and
+    a damping. Where such a derivative is positive, the stiffness or the damping is zero. So
     `contact_step(..., tau, dt, servo=servo)` is stable for forces that are stiff and damped in each
-    joint. Derivatives with respect to the coordinates of other joints have no part in the servo.
+    joint. The servo does not use derivatives with respect to the coordinates of other joints.
 
-    The tangent does not know the limits of a force: a strong motor can still alternate between its
-    limits, if it is far from its target. A limit that does not depend on the speed belongs to a
+    The servo does not have the limits of a force: a strong motor can still alternate between its
+    limits, if it is far from its target. For a limit that does not depend on the speed, use a
     `Servo` with a `PD`.
 
     Raises ArgumentError for a result of `force` with another shape or dtype.
@@ -183,8 +184,8 @@ def _muscle_tangents(
 ) -> Array:
     """The forces of muscles, and their derivatives with respect to length and rate, (3, n).
 
-    The derivatives are zero for a muscle at a limit of its force. The derivatives with respect to
-    the length are not positive: 0 is in the place of positive ones.
+    The derivatives are zero for a muscle at a limit of its force. Positive derivatives with respect
+    to the length are replaced by 0.
     """
     muscles, limits = actuators.muscles, jnp.asarray(actuators.force_range, length.dtype)
     assert muscles is not None
@@ -198,7 +199,7 @@ def _muscle_tangents(
     one, zero = jnp.ones_like(length), jnp.zeros_like(length)
     f, change = jax.linearize(force, length, rate)
     by_length, by_rate = change(one, zero), change(zero, one)
-    # A force that is no muscle is zero, also if zero is not within its limits.
+    # The force of an actuator that is no muscle is zero, also if zero is not within its limits.
     acts = jnp.asarray(muscles.peak_force, length.dtype) > 0
     return jnp.where(acts, jnp.stack([f, jnp.minimum(by_length, 0), by_rate]), 0)
 
@@ -225,8 +226,8 @@ def _coupled_bounds(
 def _times(gear: Array, limit: Array) -> Array:
     """The product of a gear with limits, some of which are infinite.
 
-    There is no product with an infinite limit: with gear 0, and in derivatives with respect to the
-    gear, it is NaN.
+    An infinite limit is not multiplied: the product would be NaN for the gear 0, and so would its
+    derivative with respect to the gear.
     """
     bounded = jnp.isfinite(limit)
     unbounded = jnp.where(gear < 0, -limit, limit)

@@ -20,7 +20,7 @@ from ..topology import Topology
 class Partition(NamedTuple):
     """A partition of nv dofs into b branches of up to m dofs and a trunk of t dofs.
 
-    Several small branches may share one column and count as one branch here.
+    Several small branches may share one column. In this class, they count as one branch.
 
     - `branches` (m, b): the dofs of the branches, padded with nv;
     - `trunk` (t,): the dofs of the trunk;
@@ -36,7 +36,7 @@ class Partition(NamedTuple):
     def order(self) -> np.ndarray:
         """The dofs in the order of the solver, (m b + t,).
 
-        They are row by row of `branches`, with the padding, then the trunk.
+        The rows of `branches`, with the padding, come first, then the trunk.
         """
         return np.concatenate([self.branches.ravel(), self.trunk])
 
@@ -66,9 +66,9 @@ def whole(nv: int, contacts: int) -> Partition:
 def partition(topology: Topology, contact_bodies: list[list[int]]) -> Partition:
     """The partition for which one iteration costs least.
 
-    `contact_bodies`: the bodies of each contact; -1 is the world. Each candidate has a size limit.
-    The largest subtrees of dofs within the limit are branches, and all other dofs are in the trunk.
-    Branches that one contact moves are merged.
+    `contact_bodies`: the bodies of each contact; -1 is the world. There is one candidate per size
+    of a subtree of dofs: the largest subtrees up to this size are branches, and all other dofs are
+    in the trunk. Branches whose dofs move the same contact are merged.
     """
     nv, parent = topology.nv, np.asarray(topology.dof_parent)
     # [i, j]: i is j or an ancestor of j in the tree of dofs (`topology.dof_parent`).

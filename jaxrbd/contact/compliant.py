@@ -17,12 +17,12 @@ from .scene import Scene, lengths_and_normals, scene_for, tangential
 
 
 class ContactForce(NamedTuple):
-    """The contact forces on a robot: first of n spheres on the ground, then of m pairs of shapes.
+    """The contact forces on a robot: first of n spheres, then of the m contacts of the pairs.
 
     - `f_ext` (nb, 6): external forces in the body frames, for `forward_dynamics` and `rnea`;
     - `distance` (n + m,): the distances, in m;
     - `normal_force` (n + m,): the force on each sphere along the normal of the ground, or on the
-      first shape of a pair along the normal of the contact, in N, 0 or more;
+      first shape of the pair along the normal of the contact, in N, 0 or more;
     - `friction_force` (n + m, 3): the friction forces on the same shapes, in N, in world axes;
     - `moment` (n + m, 3): the moments of torsional and rolling friction on the same shapes, about
       the contact points, in N m, in world axes; zeros without such friction.
@@ -39,16 +39,16 @@ class ContactForce(NamedTuple):
 def contact_force(model: Model, scene: Scene, q: Array | Kinematics, v: Array) -> ContactForce:
     """Contact forces of compliant ground: a stiffening spring, damping and smoothed friction.
 
-    `q` (nq,) or its `Kinematics`, `v` (nv,). Let d be the depth of a sphere in the ground, which is
-    0 outside the ground, and d' the rate of d. With the stiffness k, dissipation c, friction
-    coefficient mu and slip speed s of `scene.material`,
+    `q` (nq,) or its `Kinematics`, `v` (nv,). Let d be the depth of a contact, which is 0 where the
+    shapes, enlarged by the margin, are apart, and d' the rate of d. With the stiffness k,
+    dissipation c, friction coefficient mu and slip speed s of `scene.material`,
 
         f_n = k d^2 (c d' + sqrt(1 + (c d')^2)),     f_t = -mu f_n v_t / sqrt(|v_t|^2 + s^2),
 
     where v_t is the velocity of the contact point along the ground. With torsional or rolling
-    friction, v_t has further components: angular velocities, scaled by lengths (`Scene.spin`);
-    their part of f_t gives the `moment`. To first order the factor in brackets is 1 + c d', as in
-    Hunt and Crossley (1975). The factor is positive at any speed, so the ground never pulls. The
+    friction, v_t has further components: angular velocities, scaled by lengths (`Scene.spin`). The
+    same components of f_t give the `moment`. To first order, the factor in brackets is 1 + c d', as
+    in Hunt and Crossley (1975). The factor is positive at any speed, so the ground never pulls. The
     factor is above 1 while the depth grows and below 1 while the depth shrinks, so damping always
     dissipates energy. Both forces are once continuously differentiable in q, v and all parameters,
     also at touch-down and at rest. Except at touch-down they are twice continuously differentiable.
@@ -97,8 +97,8 @@ def contact_force(model: Model, scene: Scene, q: Array | Kinematics, v: Array) -
 def contact_energy(model: Model, scene: Scene, q: Array | Kinematics) -> Float[Array, ""]:
     """Elastic energy in J: the sum of `k d^3 / 3` over all contacts, with the depth d.
 
-    `q` (nq,) or its `Kinematics`. The negative gradient in q is the generalized force of
-    `contact_force` at v = 0. At other v, `contact_force` also has damping and friction, which
+    `q` (nq,) or its `Kinematics`. The negative gradient with respect to q is the generalized force
+    of `contact_force` at v = 0. At other v, `contact_force` also has damping and friction, which
     dissipate energy. Raises ArgumentError for an unknown frame.
     """
     scene = scene_for(model, scene)

@@ -5,12 +5,11 @@ The velocity v+ after a step solves an equation G = 0, the change of momentum mi
 
     dv+ = -W^T W (G_q dq + G_v dv + G_tau dtau).
 
-The derivatives of the change of momentum are those of `rnea`, which are analytic, with the wrenches
-of the contacts constant in the frames of the bodies. JAX differentiates the rest in forward mode:
-the contact wrenches in these frames, the impulses on joints, and the movement with v+. Degrees of
-freedom that change different entries, such as those of different legs, share one tangent (Curtis,
-Powell and Reid (1974), On the estimation of sparse Jacobian matrices). The solver has already
-computed the factor W.
+`rnea_derivatives` has the derivatives of the change of momentum, at constant contact wrenches in
+the frames of the bodies. JAX differentiates the rest in forward mode: the contact wrenches in these
+frames, the impulses on joints, and the movement with v+. Degrees of freedom that change different
+entries, such as those of different legs, share one tangent (Curtis, Powell and Reid (1974), On the
+estimation of sparse Jacobian matrices). The solver has already computed the factor W.
 """
 
 from __future__ import annotations
@@ -210,10 +209,10 @@ class _ColumnGroups(NamedTuple):
 
 
 def _sparsity_patterns(model: Model, scene: Scene, coupled: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The velocities that change the wrench on each body (nb, nv), and those for each dof (nv, nv).
+    """Which velocities change the wrench on a body (nb, nv), and the impulse on a dof (nv, nv).
 
-    The second pattern is for the impulses on joints. It also holds for the movement with v+,
-    because the coordinates of a joint depend only on the velocity of this joint.
+    The second pattern also holds for the movement with v+, because the coordinates of a joint
+    depend only on the velocity of this joint.
     """
     if coupled:
         return np.ones((model.nb, model.nv), bool), np.ones((model.nv, model.nv), bool)

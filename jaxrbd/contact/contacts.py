@@ -1,8 +1,9 @@
 """All contacts of a robot: spheres on the ground, and pairs of shapes.
 
 A contact acts on a point a of one body and, for a pair, on a point b of another body. The points
-are listed as `[a of all contacts, b of the pairs]`. For n spheres on the ground and m pairs there
-are n + m contacts and n + 2 m points. The body of a point is -1 if the point is fixed to the world.
+are listed as `[a of all contacts, b of the pairs]`. For n spheres on the ground and pairs with m
+contacts there are n + m contacts and n + 2 m points. The body of a point is -1 if the point is
+fixed to the world.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Contacts(NamedTuple):
 
     - `distance` (n + m,) in m: negative where the shapes, enlarged by the margin, overlap;
     - `gradient` (n + m, 3): the gradients of the distances with respect to the points a, in world
-      axes; for pairs, unit vectors from b to a;
+      axes; for two shapes, the unit normals that point from the second shape to the first;
     - `arm` (n + 2 m, 3) in m: the points in the frames of their bodies. A force and its reaction
       act at one point: for a pair of moving shapes, in the middle of the nearest points of both.
     """
@@ -42,7 +43,10 @@ class Contacts(NamedTuple):
 
 
 def contact_bodies(model: Model, scene: Scene) -> np.ndarray:
-    """The body of each point, (n + 2 m,), or -1. Raises ArgumentError for an unknown frame."""
+    """The body of each point, (n + 2 m,), or -1.
+
+    Raises ArgumentError for an unknown frame, and for a pair of shapes on the same body.
+    """
     frames_a, frames_b = scene.pairs.frames
     a, b = (bodies_of(model, frames) for frames in (frames_a, frames_b))
     for i in np.flatnonzero(a == b):
@@ -70,7 +74,8 @@ def find_contacts(model: Model, scene: Scene, kinematics: Kinematics) -> Contact
         X_BS, X_RS = jax.tree.map(lambda x: x[shapes], (places.X_BF, X))
         return transform_point(X_BS, inverse_transform_point(X_RS, points))
 
-    # The ground and the shapes in the world are fixed, so their points count nowhere.
+    # The ground and the shapes in the world are fixed, so the positions of their points do not
+    # matter.
     a, b = pairs.contact_members.T
     moving = np.array([shape.frame is not None for shape in pairs.shapes])
     both = (moving[a] & (b != GROUND) & moving[b])[:, None]
@@ -100,7 +105,7 @@ def reference_spheres(
 
 
 def relative(scene: Scene, x: Float[Array, "points ..."]) -> Float[Array, "contacts ..."]:
-    """The values at the points a; for pairs, minus the values at the points b."""
+    """The values at the points a. For pairs, the values at the points b are subtracted."""
     n, m = len(scene.frames), len(scene.pairs)
     return jnp.concatenate([x[:n], x[n : n + m] - x[n + m :]])
 

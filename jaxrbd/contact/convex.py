@@ -10,13 +10,12 @@ The function l is convex and once differentiable. Its negative gradient is the c
 
     gamma = projection on Coulomb's cone of  y = (u_target n - u) / R,     l = R |gamma|^2 / 2,
 
-where n is the normal of the ground. `contact_step` defines `u_target`. The impulse is zero for a
+where n is the normal of the contact. `contact_step` defines `u_target`. The impulse is zero for a
 point that leaves the ground, y for a point that sticks, and on the surface of the cone for a point
 that slides. With torsional or rolling friction, u also has angular velocities, multiplied by
 lengths. These components belong to the tangential part of u; their impulses are moments, see
-`Scene.spin`. R is a small
-compliance, a fraction of the inverse inertia of the robot at the contact. R makes l finite and
-differentiable.
+`Scene.spin`. R is a small compliance, a fraction of the inverse inertia of the robot at the
+contact. R makes l finite and differentiable.
 
 The functions l_j of the joint velocities give the impulses of position limits, dry friction,
 damping and servos. The rates of constraints and of tendons have such functions too.
@@ -77,10 +76,10 @@ class ContactStep(NamedTuple):
 
     - `q` (nq,), `v` (nv,): the state after the step. The linear velocities of free-flyers and
       planar joints are in the axes after the step;
-    - `distance` (n + m,): the distance of each of n spheres from the ground, and of each of m pairs
-      of shapes, before the step, in m;
-    - `impulse` (n + m, 3): the impulse on each sphere, and on the first shape of each pair, in N s,
-      in world axes;
+    - `distance` (n + m,): the distance of each of n spheres from the ground, and the distance at
+      each of the m contacts of pairs, before the step, in m;
+    - `impulse` (n + m, 3): the impulse on each sphere, and on the first shape of the pair at each
+      contact, in N s, in world axes;
     - `moment` (n + m, 3): the impulse of torsional and rolling friction on the same shapes, about
       the contact points, in N m s, in world axes; zeros without such friction;
     - `joint_impulse`: the impulses of limits, dissipation and servo on the joints;
@@ -89,7 +88,7 @@ class ContactStep(NamedTuple):
       damping, its friction and its limits, if the `Tendons` have such properties; then the tensions
       of the tendons of the servo;
     - `residual` (): the square root of E / E_0. E is the decrease of the convex function that the
-      last step of Newton's method predicts. E_0 is a sum: all l, the kinetic energy before the time
+      last step of Newton's method predicts. E_0 adds all l, the kinetic energy before the time
       step, and the kinetic energy of the change of the velocity. The solver aims at a residual
       below `TOLERANCE` of newton.py times the eps of the dtype; rounding errors can keep it above.
       If it is above sqrt(eps), the solver did not converge, and q and v are NaN.
@@ -150,7 +149,7 @@ def contact_step(
     - `smoothing` in m, more than 0: a length for the derivatives before touch-down (default none).
       It has no effect on the step;
     - `tendons`: `jaxrbd.tendons.Tendons` (default none). Their springs, damping, dry friction,
-      limits and armature act in the step, see `contact/tendon_terms.py`, so tau is without
+      limits and armature act in the step, see `contact/tendon_terms.py`, so tau must not contain
       their forces.
 
     The velocity v+ after the step minimizes the convex function at the head of the module
@@ -158,11 +157,10 @@ def contact_step(
     velocities of free-flyers and planar joints are in the axes before the step. The result is in
     the axes after the step. A robot that is one rigid body without forces keeps its momentum and
     its energy. For a robot of several bodies, this holds to first order in dt
-    (`contact/free_motion.py`). The target velocity along the normal is
-    `u_target = -distance / dt` for shapes that are apart, and `-distance / (dt + recovery)` for
-    shapes that overlap. If the gradient of the distance does not have the length 1, the
-    distance in these formulas is divided by the length of the gradient. A step uses only the
-    coefficients of friction, the lengths `torsional` and `rolling`, and the margin of the material.
+    (`contact/free_motion.py`). Let d be the distance minus the margin, divided by the length of the
+    gradient of the distance. The target velocity along the normal is `u_target = -d / dt` for d of
+    0 or more, and `-d / (dt + recovery)` for a negative d. A step uses only the coefficients of
+    friction, the lengths `torsional` and `rolling`, and the margin of the material.
 
     Position limits act on all joints whose velocity is the rate of the coordinate. Limits of
     planar, spherical and free joints do not act, and joints that follow others have no limits.
@@ -174,24 +172,23 @@ def contact_step(
 
     - the distance after a step is at least `-dt R gamma_n` for a sphere that was outside the
       ground; at rest, the depth of a sphere is `(dt + recovery) R gamma_n`;
-    - a contact that sticks creeps at the speed `R gamma_t`, and likewise a joint that dry friction
+    - a contact that sticks creeps at the speed `R gamma_t`, and so does a joint that dry friction
       holds. A contact that holds a moment m about its normal turns at `R dt m / c^2`, with
-      `c = torsional / friction`, and likewise with rolling friction;
+      `c = torsional / friction`. For rolling friction, c is `rolling / friction`;
     - the convex form of friction has two errors: a sphere that slides at the speed u stays at the
       distance `dt mu u` above the ground, and a sphere that lands while sliding, or starts on the
       ground while sliding, leaves the ground with a speed of up to mu u. With friction moments and
       the angular velocity w, `torsional w` or `rolling w` takes the place of mu u;
     - the impulses dissipate kinetic energy, except that the impulse on a sphere in the ground can
       add an energy of at most `gamma_n u_target`;
-    - there is no restitution: it is not a function of the velocity after the step alone, and would
-      need a second solve per step.
+    - there is no restitution, because its impulse is not a function of the velocity after the step
+      alone, and would need a second solve per step.
 
     JAX can differentiate the result with respect to all arguments, to any order. It differentiates
-    the minimizing velocity as an implicit function (`lax.custom_root`), and not the iterations. The
-    derivatives jump where a contact changes from sticking to sliding or to leaving. There, the
-    derivative of one side is returned. The derivatives also jump at the distance 0, because
-    `u_target` has different slopes inside and outside the ground. In the body of a `lax.scan`, JAX
-    0.10 gives right second derivatives only if it differentiates twice in forward mode.
+    the minimizing velocity as an implicit function, and not the iterations. The derivatives jump
+    where a contact changes from sticking to sliding or to leaving. There, the derivative of one
+    side is returned. The derivatives also jump at the distance 0, because `u_target` has different
+    slopes inside and outside the ground.
 
     Before touch-down, the true derivatives do not depend on the ground, so an optimizer does not
     find a contact. With `smoothing`, a contact that is at the distance d after the step has an
@@ -309,11 +306,11 @@ def _step(
     # The value of the solver, with the derivative of `impulses_at`.
     differentiable = impulses_at(model, scene, kinematics, laws, v_next, smoothing_conductance)
     impulses = jax.tree.map(with_value, differentiable, impulses)
-    contacts, joints, rows, of_tendons = impulses
+    contacts, joints, rows, lengthening = impulses
     moment = spin_moments(laws.contacts.spin, contacts)
     distance = laws.distance + scene.margin
     return ContactStep(
-        q_next, v_end, distance, contacts[:, :3], moment, joints, rows, -of_tendons, residual
+        q_next, v_end, distance, contacts[:, :3], moment, joints, rows, -lengthening, residual
     )
 
 
@@ -331,7 +328,8 @@ def unbalanced_momentum(
 ) -> Callable[[Array], Array]:
     """The change of momentum minus all impulses, (nv,), as a function of v_next.
 
-    It is zero at the solution. `smoothing_conductance`: from `solve`; other arguments as there.
+    It is zero at the solution. `smoothing_conductance`: from `solve`; other arguments as for
+    `solve`.
     """
 
     def unbalanced(v_next: Array) -> Array:
@@ -477,7 +475,7 @@ def _row_conductances(
 def _constraint_law(
     rows: ConstraintRows, dt: Array, recovery: Array, conductance: Array
 ) -> ClippedLaw:
-    """Impulses in both directions, with the target velocity `-phi / (dt + recovery)`."""
+    """The law of the constraints: no bounds, and the target velocity `-phi / (dt + recovery)`."""
     bound = jnp.full_like(rows.position, jnp.inf)
     fields = conductance, -rows.position / (dt + recovery), -bound, bound
     return ClippedLaw(*(x[None] for x in fields))
@@ -529,7 +527,8 @@ def laws_and_motion(
 ) -> tuple[Laws, FreeMotion]:
     """The laws of all impulses of a step, and the free motion of the root bodies.
 
-    Raises ArgumentError for a servo, constraints or tendons of another type.
+    Arguments as for `contact_step`, with the dtype of the model. Raises ArgumentError for a servo,
+    constraints or tendons of another type.
     """
     if servo is not None:
         require_servo(model, servo)

@@ -19,7 +19,8 @@ class ContactVector(NamedTuple):
     """Velocities or impulses of contacts, in components.
 
     - `linear`: a vector;
-    - `spin`: the components of the friction against spin, see `ContactLaw.spin`; () without it.
+    - `spin`: the components of torsional and rolling friction, see `ContactLaw.spin`; () without
+      such friction.
     """
 
     linear: Vec3
@@ -104,9 +105,11 @@ def with_spins(
     linear: Float[Array, "n 3 ..."],
     angular: Float[Array, "n 3 ..."],
 ) -> Float[Array, "n d ..."]:
-    """The velocities u of contacts with these relative velocities of their points and bodies.
+    """The velocities u of contacts.
 
-    Further axes, as of Jacobians, may follow. `spin`: as in `ContactLaw`.
+    `linear`: the relative velocities of the contact points; `angular`: the relative angular
+    velocities of the bodies. More axes, such as those of Jacobians, may follow. `spin`: as in
+    `ContactLaw`.
     """
     if not spin.shape[1]:
         return linear
@@ -132,7 +135,8 @@ def project(
     size = jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1)), 0)
     height = (y_n + mu * size) / (1 + mu * mu)
     inverse = 1 / jnp.where(positive, size, 1)
-    # Not `<=`: without friction and tangential velocity, all contacts would stick, also apart.
+    # With `<=`, all contacts without friction and tangential velocity would stick, also those of
+    # shapes that are apart.
     sticks, leaves = size < mu * y_n, mu * size <= -y_n
     return Projection(
         normal, conductance, mu, y, y_n, y_t, inverse, height, mu * inverse, sticks, leaves
@@ -140,7 +144,7 @@ def project(
 
 
 class Projection(NamedTuple):
-    """The parts of y, and where the nearest point of the cone is.
+    """The parts of y, and the nearest point of the cone.
 
     - `normal`, `conductance`, `mu`: of the contact;
     - `y`, `y_n`, `y_t`: y of `ContactLaw`, its normal component and its tangential part;
@@ -187,7 +191,7 @@ class Projection(NamedTuple):
         return power, self.conductance * curvature
 
     def hessian(self) -> Array:
-        """The Hessian of l, (d, d, ...): the negative derivative of gamma in u.
+        """The Hessian of l, (d, d, ...): the negative derivative of gamma with respect to u.
 
         With the direction d of the tangential part of y, the line on the cone through gamma is
         along `n + mu d`. For a contact that slides, the Hessian has one part along this line, and

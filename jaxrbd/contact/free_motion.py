@@ -2,15 +2,15 @@
 
 Without forces, the linear momentum of a robot and its angular momentum L about the centre of mass
 are constant in world axes. In the axes of a body that rotates with w, they rotate with -w. A
-first-order step adds dt times the rate at its start. So the momenta become longer in each step, and
-the kinetic energy grows. For each root body on a free-flyer or a ball joint, this module corrects
-the step by terms of the order dt^2.
+first-order step adds dt times the rate at the start of the step. So the norms of the momenta grow
+in each step, and the kinetic energy grows. For each root body on a free-flyer or a ball joint, this
+module corrects the step by terms of the order dt^2.
 
-The correction is exact for a single rigid body. A tree of several bodies is taken as one rigid body
-in the neutral configuration: the inertia at q would need about 120 more kernels for the gradient of
-a step. Let I be the rotational inertia of this body about its centre of mass or, for a ball joint,
-about the joint. The angular velocity w' after a step without forces follows from the implicit
-midpoint rule, in the axes of the body:
+The correction is exact for a single rigid body. A tree of several bodies counts as one rigid body
+in the neutral configuration, because with the inertia at q the gradient of a step would need about
+120 more kernels. Let I be the rotational inertia of this body about its centre of mass or, for a
+ball joint, about the joint. The angular velocity w' after a step without forces follows from the
+implicit midpoint rule, in the axes of the body:
 
     I (w' - w) = -dt w_m x I w_m,     w_m = (w + w') / 2.
 

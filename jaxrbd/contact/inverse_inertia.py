@@ -22,8 +22,9 @@ from .free_motion import tree_inertias
 from .points import point_jacobians
 from .scene import InverseInertias, Scene, scene_for
 
-# The size in rad and m of the step from the neutral configuration to another one. If a value at the
-# neutral configuration is smaller than this fraction of the value there, it is replaced.
+# The distance in rad and m of a second configuration from the neutral configuration. If a value at
+# the neutral configuration is smaller than the fraction _SINGULAR of the value at the second
+# configuration, the value at the second configuration is used.
 _NEARBY, _SINGULAR = 0.1, 1e-4
 
 
@@ -31,9 +32,9 @@ _NEARBY, _SINGULAR = 0.1, 1e-4
 def inverse_inertias(model: Model, scene: Scene) -> InverseInertias:
     """The inverse inertia of a robot at each contact and joint, and the inertias of its trees.
 
-    All are for the neutral configuration. Where a contact or a joint that follows others cannot
-    move there, but can move nearby, as the foot of a leg that is a parallelogram, its value is that
-    of a configuration about 0.1 rad or 0.1 m away.
+    All values are for the neutral configuration. Some contacts and joints that follow others cannot
+    move there, but can move in a configuration nearby, as the foot of a leg that is a
+    parallelogram. For them, the value is for a configuration about 0.1 rad or 0.1 m away.
 
     For a point of a body with the Jacobian J, the mean over all directions of the inverse inertia
     is a third of the trace of `J M^-1 J^T`. The value of a sphere is the mean over all points of
@@ -64,7 +65,7 @@ def _inverse_inertias(model: Model, scene: Scene, q: Array) -> tuple[Array, Arra
     columns = dof_columns(model, root_centred(kinematics))
     centres, sizes = reference_spheres(model, scene)
     J = point_jacobians(model, kinematics, columns, contact_bodies(model, scene), centres)
-    # For a point in the direction n from the centre, the velocity `size w x n` is added. The two
+    # A point in the direction n from the centre has the additional velocity `size w x n`. The two
     # directions of a pair are opposite, so the sizes of the second shapes are negative.
     linear = relative(scene, J[:, :3])
     angular = relative(scene, sizes[:, None, None] * J[:, 3:])

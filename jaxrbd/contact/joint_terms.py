@@ -41,7 +41,7 @@ from ..tendons.paths import Tendon
 class TendonServo(NamedTuple):
     """PD control of the lengths of n tendons in a time step, with the rates after the step.
 
-    In place of a tendon there may be another transmission of an actuator.
+    A tendon may be replaced by another transmission of an actuator.
 
     The force on a tendon, positive if it makes the tendon longer, is
 
@@ -110,9 +110,9 @@ class ClippedLaw(NamedTuple):
     """k impulses on each of n velocities u (n,): `clip(conductance (target - u), lower, upper)`.
 
     All fields are (k, n). A conductance of zero means no impulse if the bounds contain zero. At a
-    bound, the derivatives are those of one side: at the lower bound, the impulse changes with u; at
-    the upper one, it does not. So the two rows of a spring that pulls or pushes together have the
-    derivative of one spring at its rest length.
+    bound, the derivatives are one-sided: at the lower bound, the impulse changes with u; at the
+    upper bound, it does not. So at its rest length, a spring with one row that pushes and one row
+    that pulls has the derivative of a single row.
     """
 
     conductance: Float[Array, "k n"]
@@ -136,8 +136,8 @@ class ClippedLaw(NamedTuple):
     def penalties(self, u: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
         """The sum of the k convex functions of each velocity in J.
 
-        With `y = conductance (target - u)` and gamma = y after the clip, the function of one
-        impulse is `gamma (2 y - gamma) / (2 conductance)`.
+        With `y = conductance (target - u)` and gamma, which is y clipped to the bounds, the
+        function of one impulse is `gamma (2 y - gamma) / (2 conductance)`.
         """
         y, gamma, _ = self._parts(u)
         resistance = jnp.where(self.conductance > 0, 1 / self.conductance, 0)
@@ -222,8 +222,8 @@ def _dissipation_law(model: Model, dt: Array, conductance: Array) -> ClippedLaw:
 def require_servo(model: Model, servo: Any) -> None:
     """Raise ArgumentError, which names the field, for a servo that cannot drive this robot.
 
-    That is an object of another type, an array of another shape, a known value that is not finite,
-    or a zero quaternion.
+    Such a servo is an object of another type, or it has both or none of position and error, an
+    array of another shape, a known value that is not finite, or a zero quaternion.
     """
     arguments.require_type(servo, "servo", Servo)
     arguments.require_type(servo.control, "servo.control", PD)
@@ -251,7 +251,8 @@ def _servo_law(model: Model, q: Array, dt: Array, servo: Servo) -> ClippedLaw:
         error = difference.unchecked(model, q, jnp.asarray(servo.position))
     else:
         error = jnp.asarray(servo.error)
-    # Below, an effort that is not finite is no bound. So NaN as effort makes the gain NaN.
+    # Below, an effort that is not finite gives no bound. So an effort that is NaN must make the
+    # gain NaN.
     gain = jnp.where(jnp.isnan(effort), jnp.nan, damping + dt * stiffness)
     driven = gain > 0
     target = (stiffness * error + damping * velocity) / jnp.where(driven, gain, 1)

@@ -8,15 +8,16 @@ M is the mass matrix, v the velocity from which the step starts, and `p = dt (ta
 impulse of all forces that no law describes (`Problem.free_impulse`). u are velocities, such as the
 velocities of contact points, and J is their Jacobian. A law gives the impulse at a velocity u: the
 negative derivative of the convex function l(u), which the code calls the penalty. There are laws of
-contacts, of joints (limits, friction, damping, servos) and of constraints. The product `x . M x` is
-twice the kinetic energy of the change. `convex.py` states the same function of `v + x`.
+contacts, of joints (limits, friction, damping, servos), of constraints and of tendons. The product
+`x . M x` is twice the kinetic energy of the change. `convex.py` states the function in terms of the
+velocity `v + x`.
 
 The solver is a loop that JAX never differentiates. In the loop the batch axis is the last axis, so
 each operation is on contiguous entries of many states. The dofs are in the order of
 `Partition.order`, and each branch has its own small matrices. A row is one velocity u, for example
 one component of the velocity of a contact point. A contact has d rows: three, or more with
 torsional or rolling friction. Shapes in the loop, for b branches of m dofs, t dofs of the trunk, s
-states, and R = d k + r rows per branch (k contacts, r rows of constraints):
+states, and R = d k + r rows per branch (k contacts, r rows of constraints and tendons):
 
 - vectors of all dofs: (m b + t, s);
 - vectors of all rows: (R, b, s);
@@ -70,8 +71,8 @@ class Problem(NamedTuple):
     - `contacts`, `J` (contacts, d, nv): the law of the contacts, and the Jacobian of their
       velocities;
     - `joints`: the law of the velocities v;
-    - `others`, `K` (r, nv): the law of other velocities, such as of constraints, and the Jacobian
-      of these velocities.
+    - `others`, `K` (r, nv): the law of other velocities, such as the rates of constraints and of
+      tendons, and the Jacobian of these velocities.
     """
 
     M: Float[Array, "nv nv"]
@@ -104,7 +105,7 @@ class Solution(NamedTuple):
 
 
 def solve(partition: Partition, problem: Problem) -> Solution:
-    """The minimum of the function at the head of the module, as from `minimise`."""
+    """The minimum of the function at the head of the module, by `minimise`, and values at it."""
     x, residual = minimise(partition, problem)
     impulses = problem.contacts.impulses(matmul(problem.J, problem.v + x))
     return Solution(x, impulses, residual, _hessian(problem, x))
@@ -319,7 +320,8 @@ def _minimise_batch_last(partition: Partition, problem: Problem) -> Minimum:
     x, u = jnp.zeros_like(free_impulse), plus(u_0, zero)
     start = _State(jnp.zeros((), int), x, minus(zero, free_impulse), u, zero + jnp.inf, zero > 0)
     last = lax.while_loop(unfinished, newton, start)
-    # From the order of the solver to the order of the model. The padding, nv, is sorted to the end.
+    # From the order of the solver to the order of the model. The padding has the index nv, so it is
+    # sorted to the end.
     place = np.argsort(order, kind="stable")[: len(problem.free_impulse)]
     converged = last.residual <= eps**0.5
     return Minimum(jnp.where(converged, take_rows(last.x, place), jnp.nan), last.residual)
@@ -350,9 +352,9 @@ class _Linearised(NamedTuple):
         The three sums are, for changes du of u and dv of v: the power of the impulses, the second
         derivative of the penalties, and the penalties.
         """
-        of_rows = [du * self.impulses, du * self.hessian_product(du), self.penalties]
-        of_joints = [dv * self.joint_impulses, dv * self.joint_slopes * dv, self.joint_penalties]
-        rows, joints = _sums(of_rows), _sums([*of_joints, *terms])
+        row_terms = [du * self.impulses, du * self.hessian_product(du), self.penalties]
+        joint_terms = [dv * self.joint_impulses, dv * self.joint_slopes * dv, self.joint_penalties]
+        rows, joints = _sums(row_terms), _sums([*joint_terms, *terms])
         return rows + joints[:3], joints[3:]
 
     def hessian_product(self, x: Array) -> Array:
@@ -406,10 +408,10 @@ class _AllLaws(NamedTuple):
         factors = *difference.components, *(-x for x in contacts.spin)
         products = [x * y / 2 for x, y in zip(impulse.components, factors)]
         return _Linearised(
-            jnp.concatenate([_of_rows(impulse.components), self.others.impulses(others)]),
+            jnp.concatenate([_as_rows(impulse.components), self.others.impulses(others)]),
             projection.hessian(),
             self.others.slopes(others),
-            jnp.concatenate([_of_rows(products), self.others.penalties(others)]),
+            jnp.concatenate([_as_rows(products), self.others.penalties(others)]),
             self.joints.impulses(v),
             self.joints.slopes(v),
             self.joints.penalties(v),
@@ -437,7 +439,7 @@ def _rows(x: Array) -> Array:
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
-def _of_rows(components: Sequence[Array]) -> Array:
+def _as_rows(components: Sequence[Array]) -> Array:
     """Vectors of contacts, (k, b, ...) in each component, as values of rows (d k, b, ...)."""
     values = jnp.stack(components)
     return values.reshape(values.shape[0] * values.shape[1], *values.shape[2:])
@@ -447,22 +449,22 @@ def _laws(partition: Partition, problem: Problem) -> _AllLaws:
     law, joints, index = problem.contacts, problem.joints, partition.contacts
 
     # The contacts (contacts, ..., s) are sorted by branches: (k, b, ..., s).
-    def of_contacts(x):
+    def sorted_contacts(x):
         return _taken(x, index, 0)
 
     # The dofs, the second axis of (kinds, nv, s), are sorted as `Partition.order`.
-    def of_joints(x):
+    def sorted_dofs(x):
         return jnp.moveaxis(_taken(jnp.moveaxis(x, 1, 0), partition.order, 0), 0, 1)
 
     # The components of the vectors (k, b, 3, s) become the first axis.
-    normal, target = (jnp.moveaxis(of_contacts(x), 2, 0) for x in (law.normal, law.target))
+    normal, target = (jnp.moveaxis(sorted_contacts(x), 2, 0) for x in (law.normal, law.target))
     return _AllLaws(
         normal,
         target,
-        of_contacts(law.conductance),
-        of_contacts(law.mu),
+        sorted_contacts(law.conductance),
+        sorted_contacts(law.mu),
         ClippedLaw(*(x[:, :, None] for x in problem.others)),
-        ClippedLaw(*map(of_joints, joints)),
+        ClippedLaw(*map(sorted_dofs, joints)),
         problem.J.shape[1],
     )
 
@@ -502,8 +504,8 @@ class _Matrices(NamedTuple):
             zero, m + t, lambda i: row(self.J_and_M, i, 1) * row(x_b, i)[None], stored=True
         )
         # And back to one axis of all dofs.
-        of_branches = product[R : R + m].reshape(m * b, s)
-        return product[:R], jnp.concatenate([of_branches, _over_branches(product[R + m :])])
+        branches = product[R : R + m].reshape(m * b, s)
+        return product[:R], jnp.concatenate([branches, _sum_over_branches(product[R + m :])])
 
     def solve(self, linearised: _Linearised, right: Array) -> Array:
         """The solution x of `(M + J^T D J + d) x = right + J^T impulses`.
@@ -522,14 +524,14 @@ class _Matrices(NamedTuple):
         coupling, A = A[:, m:n], solutions(A)
         # The rows of the trunk.
         S = _augmented(slopes[m * b :], right[m * b :], (t,), t)
-        S = S + _over_branches(self.J_and_M[R + m :, m:])
+        S = S + _sum_over_branches(self.J_and_M[R + m :, m:])
         S = _plus_branches(S, J[:, m:n], DJ[:, m:])
         x_t = _trunk_solution(_plus_branches(S, -coupling, A))
         x_b = plus_terms(A[:, t], t, lambda i: -row(A, i, 1) * row(x_t, i)[None, None])
         return jnp.concatenate([x_b.reshape(m * b, s), x_t])
 
 
-def _over_branches(x: Array) -> Array:
+def _sum_over_branches(x: Array) -> Array:
     """The sum of x (..., b, s) over the branches."""
     return functools.reduce(operator.add, (x[..., i, :] for i in range(x.shape[-2])))
 
@@ -556,8 +558,8 @@ def _matrices(partition: Partition, problem: Problem) -> _Matrices:
     J = _entries(problem.J.reshape(d * count, nv, s), contacts, columns)
     K = _entries(problem.K, np.arange(len(problem.K)).reshape(-1, 1, 1), columns)
     i, j, branch = np.ogrid[: m + t, : m + t + 1, :b]
-    of_trunk = (i >= m) & (j >= m) & (branch > 0)
-    M = _entries(problem.M, np.where(of_trunk, nv, dofs[:, None]), columns)
+    repeats_trunk = (i >= m) & (j >= m) & (branch > 0)
+    M = _entries(problem.M, np.where(repeats_trunk, nv, dofs[:, None]), columns)
     if nv in dofs:
         # A padded dof has a 1 on the diagonal, so that M is positive definite.
         M = jnp.where(((i == j) & (dofs == nv)[:, None])[..., None], 1, M)

@@ -136,14 +136,14 @@ class Material(eqx.Module):
       shapes were larger; it is the margin of MuJoCo;
     - `torsional`, `rolling` in m: () or (n + m,) like the friction; None (default) for both means
       that no moment acts at a contact. A contact that only turns about its normal has the friction
-      moment `torsional f_n`, and one that only rolls `rolling f_n`, with the normal force f_n.
-      Sliding, turning and rolling share one cone:
+      moment `torsional f_n`, and a contact that only rolls has `rolling f_n`, with the normal force
+      f_n. Sliding, turning and rolling share one cone:
       `|f_t / friction|^2 + (m_n / torsional)^2 + |m_t / rolling|^2 <= f_n^2`, as the elliptic cones
       of MuJoCo (condim 4 and 6). No moment acts where the friction is 0.
 
-    The other parameters are (). The defaults suit a robot of some tens of kg and time steps of
-    0.5 ms. Raises ArgumentError for a negative parameter, a slip speed of zero, and for a moment at
-    a contact without friction.
+    The other parameters are (). The defaults suit a robot of some tens of kg and time steps of 0.5
+    ms. Raises ArgumentError for a parameter that is negative or not finite, a slip speed of zero,
+    and for a moment at a contact without friction.
     """
 
     stiffness: Float[arguments.Parameter, ""]
@@ -211,8 +211,8 @@ class InverseInertias(NamedTuple):
     """Inertias and inverse inertias that `contact_step` uses; `inverse_inertias` computes them.
 
     - `contacts` (n + m,) in 1/kg: for each sphere of the scene, the mean inverse inertia of the
-      robot at the points of the sphere; for each pair, the mean inverse inertia for the relative
-      velocity of a point of the first shape and a point of the second;
+      robot at the points of the sphere; for each contact of a pair, the mean inverse inertia for
+      the relative velocity of a point of the first shape and a point of the second;
     - `joints` (nv_joint,) in 1/kg or 1/(kg m^2): the inverse inertia of each joint velocity;
     - `trees` (k, 10): inertias, not inverse. There is one row per root body on a free-flyer or ball
       joint: the ten inertial parameters of its whole tree, as one rigid body in the neutral
@@ -234,15 +234,15 @@ class Scene(eqx.Module):
     - `offsets`: (n, 3) in m, the centres in their frames (default: the origins of the frames);
     - `ground`: a `Ground`, or a function that gives the height z at xy and becomes
       `Height(function)` (default: the plane z = 0);
-    - `material`: a `Material`;
+    - `material`: a `Material`, for all contacts;
     - `inverse_inertia`: the `InverseInertias` of a robot, for `contact_step`. `inverse_inertias`
       computes them. If it is None, each step computes them;
     - `pairs`: pairs of shapes that may touch, from `collision_pairs`, with m contacts (default
-      none). The shapes are on the robot or in the world. All contacts have the same material.
+      none). The shapes are on the robot or in the world.
 
-    Raises ArgumentError for objects of another type, and for a negative radius or inverse inertia.
-    Functions that take a scene raise ArgumentError for an unknown frame or a frame that is fixed to
-    the world.
+    Raises ArgumentError for objects of another type, for a negative radius or inverse inertia, and
+    for a radius or offset that is not finite. Functions that take a scene raise ArgumentError for
+    an unknown frame or a frame that is fixed to the world.
     """
 
     frames: tuple[str | int, ...] = eqx.field(static=True)
@@ -318,13 +318,13 @@ class Scene(eqx.Module):
         return self._per_contact(self.material.margin, "margin", _MARGIN)
 
     def spin(self, normal: Float[Array, "contacts 3"]) -> Float[Array, "contacts s 3"]:
-        """The matrix of each contact that makes velocities of friction of its angular velocity.
+        """For each contact, the matrix from the relative angular velocity to tangential velocities.
 
         The tangential velocity of a contact has two components along the surface and, with the
-        relative angular velocity w, the s components of `spin(normal) w`, in m/s. The scale of a
-        rotation is `torsional / friction` about the normal, and `rolling / friction` along the
-        surface. s is 0 without such friction, 1 with torsional friction alone, and else 3. Errors
-        as for `friction`.
+        relative angular velocity w, the s components of `spin(normal) w`, in m/s. The matrix
+        multiplies w by `torsional / friction` along the normal, and by `rolling / friction` along
+        the surface. s is 0 without such friction, 1 with torsional friction alone, and else 3.
+        Errors as for `friction`.
         """
         material, friction = self.material, self.friction
         if material.torsional is None and material.rolling is None:
@@ -369,9 +369,9 @@ class Scene(eqx.Module):
 
         - Spheres, capsules and boxes touch the ground with spheres: a sphere with itself, a capsule
           with the spheres at its ends, a box with the spheres in its corners.
-        - Another shape touches the ground with up to four points, after the contacts of all pairs:
-          exactly on a plane, and on other grounds with its points that are lowest along the normal
-          of the ground.
+        - Another shape touches the ground with up to four points, which come after the contacts of
+          all pairs. On a plane they are exact. On another ground they are the points of the shape
+          that are lowest along the normal of the ground.
 
         `pairs`: as for `collision_pairs`; other arguments as for `Scene`. Raises ArgumentError for
         a shape that is fixed to the world by `frame=None`, and for objects of another type.
@@ -399,8 +399,8 @@ class Scene(eqx.Module):
         - `most_vertices`: the largest number of vertices of the hull of a mesh on the ground.
 
         Warns with one `ContactWarning`, which names the shapes that are left out, because they are
-        meshes in files: `io.read_meshes` reads them. Raises ArgumentError for a model without
-        shapes, and for a mesh without volume.
+        meshes in files: `io.read_meshes` reads them. Raises ArgumentError for a mesh without
+        volume, and without `pairs` for a model without shapes on moving links.
         """
         shapes, left_out, _ = shapes_of(model, most_vertices)
         if pairs is not None:
@@ -417,7 +417,7 @@ class Scene(eqx.Module):
         return cls.from_shapes(moving, members, ground, material)
 
     def bodies(self, model: Model) -> np.ndarray:
-        """The body of each sphere, (n,)."""
+        """The body of each sphere, (n,). Raises ArgumentError for a frame fixed to the world."""
         bodies = bodies_of(model, self.frames)
         for frame, body in zip(self.frames, bodies):
             if body < 0:
@@ -436,7 +436,7 @@ class Scene(eqx.Module):
         return cast(self, dtype)
 
 
-# The margin in m of a contact of `padded.pad_scenes` that its robot does not have: so it acts at no
+# The margin in m of a contact that `padded.pad_scenes` adds to a robot: the contact acts at no
 # distance that occurs. It is finite, because derivatives of an infinite distance would be NaN.
 PADDING_MARGIN = -1e6
 _MARGIN = arguments.Requirement("0 or more", lambda x: (x >= 0) | (x == PADDING_MARGIN))

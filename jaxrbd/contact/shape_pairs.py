@@ -1,9 +1,9 @@
-"""Pairs of shapes that may touch, and shapes on the ground: their contacts.
+"""The contacts of pairs of shapes that may touch, and of shapes on the ground.
 
 A pair has one contact if one of its shapes is a sphere or an ellipsoid, and for two capsules; two
-if one shape is a capsule, and else four (`collision/patches.py`). A shape on the ground has as
-many as on a plane. On a plane its contacts are exact. On another ground they are the points of the
-shape that are lowest along the normal of the ground at the shape.
+if one shape is a capsule, and else four (`collision/patches.py`). A shape on the ground has as many
+contacts as in a pair with a half-space. On a plane its contacts are exact. On another ground they
+are the points of the shape that are lowest along the normal of the ground at the shape.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class CollisionPairs(eqx.Module):
     - `shapes`: the shapes;
     - `members`: the pairs (i, j) of indices of shapes a and b; j is -1 for the ground.
 
-    The length is the number of contacts. They are in the order of the pairs.
+    The length is the number of contacts. The contacts are in the order of the pairs. Raises
+    ArgumentError as `collision_pairs`, and for a half-space or a shape in the world on the ground.
     """
 
     shapes: tuple[PlacedShape, ...]
@@ -91,8 +92,9 @@ class CollisionPairs(eqx.Module):
     def reference_spheres(self, dtype: np.dtype) -> list[tuple[Array, Array]]:
         """For the shapes a and b of all contacts: their centres (m, 3) in their frames, and sizes.
 
-        The size (m,) of a capsule is the distance of its ends from its centre, and that of another
-        shape its mean half width along its axes; that of the ground is 0.
+        The size (m,) of a capsule is the distance of its ends from its centre. The size of another
+        shape is its mean half width along its axes. The size of a half-space and of the ground is
+        0.
         """
         centres = [jnp.asarray(shape.X_FS.p, dtype) for shape in self.shapes]
         sizes = [_size(shape.shape, dtype) for shape in self.shapes]
@@ -104,8 +106,8 @@ class CollisionPairs(eqx.Module):
 def collision_pairs(pairs: Iterable[tuple[PlacedShape, PlacedShape]]) -> CollisionPairs:
     """The pairs of a `Scene` from pairs of shapes.
 
-    Two spheres or capsules have one contact, and so has a sphere or an ellipsoid with any shape; a
-    capsule and another shape have two contacts; other shapes have four.
+    A sphere or an ellipsoid has one contact with any shape, and so have two capsules. A capsule has
+    two contacts with another shape. Other shapes have four.
 
     Raises ArgumentError for two shapes that are both fixed in the world by `frame=None`, for two
     half-spaces, and for objects of another type.
@@ -174,8 +176,9 @@ def _number_of_points(shape: Any) -> int:
 class PairContacts(NamedTuple):
     """The contacts of `CollisionPairs`, in the order of the pairs.
 
-    - `distance` (m,); `gradient` (m, 3): the gradient with respect to point a, from b to a;
-    - `a`, `b` (m, 3): the points, relative to the root position.
+    - `distance` (m,) in m; `gradient` (m, 3): the gradient with respect to point a. It points from
+      shape b to shape a;
+    - `a`, `b` (m, 3) in m: the points in axes of the world, relative to the root position.
     """
 
     distance: Float[Array, " m"]
@@ -198,7 +201,7 @@ def pair_contacts(
     parts, rows = [], []
     for batches, compute in (
         (_batches(shapes, X, members, counts, ~with_ground), _patches),
-        (_batches(shapes, X, members, counts, with_ground), _on_ground(ground, p_WR)),
+        (_batches(shapes, X, members, counts, with_ground), _ground_contacts(ground, p_WR)),
     ):
         for batch in batches:
             count, part = batch.label, compute(batch)
@@ -215,9 +218,10 @@ def _batches(
     rows = np.flatnonzero(chosen)
     if not len(rows):
         return []
-    some = np.where(members[rows] == GROUND, members[rows][:, :1], members[rows])
+    chosen_members = np.where(members[rows] == GROUND, members[rows][:, :1], members[rows])
     return [
-        batch._replace(rows=rows[batch.rows]) for batch in batches_of(shapes, X, some, labels[rows])
+        batch._replace(rows=rows[batch.rows])
+        for batch in batches_of(shapes, X, chosen_members, labels[rows])
     ]
 
 
@@ -226,24 +230,24 @@ def _patches(batch: Batch) -> PairContacts:
 
     def one(a, X_a, b, X_b, exchanged):
         if a is None:
-            contacts = _on_half_space(X_a, b, X_b, batch.label)
+            contacts = _half_space_contacts(X_a, b, X_b, batch.label)
         elif batch.formula is segment_separation:
-            contacts = _of_segments(a, X_a, b, X_b)
+            contacts = _segment_contacts(a, X_a, b, X_b)
         else:
-            contacts = _of_cores(a, X_a, b, X_b, batch)
+            contacts = _core_contacts(a, X_a, b, X_b, batch)
         other = PairContacts(contacts.distance, -contacts.gradient, contacts.b, contacts.a)
         return jax.tree.map(lambda x, y: jnp.where(exchanged, y, x), contacts, other)
 
     return jax.vmap(one)(batch.a, batch.X_a, batch.b, batch.X_b, batch.exchanged)
 
 
-def _of_segments(a, X_a: Pose, b, X_b: Pose) -> PairContacts:
+def _segment_contacts(a, X_a: Pose, b, X_b: Pose) -> PairContacts:
     separation = segment_separation(a, X_a, b, X_b)
     rows = (separation.distance, -separation.normal, separation.point_a, separation.point_b)
     return PairContacts(*(x[None] for x in rows))
 
 
-def _of_cores(a, X_a: Pose, b, X_b: Pose, batch: Batch) -> PairContacts:
+def _core_contacts(a, X_a: Pose, b, X_b: Pose, batch: Batch) -> PairContacts:
     (core_a, radius_a), (core_b, radius_b) = a, b
     X_BA = inverse_compose(X_b, X_a)
     patch = core_patch(core_a, core_b, X_BA.R, X_BA.p, batch.label, batch.formula)
@@ -256,7 +260,7 @@ def _of_cores(a, X_a: Pose, b, X_b: Pose, batch: Batch) -> PairContacts:
     )
 
 
-def _on_half_space(X_a: Pose, b, X_b: Pose, count: int) -> PairContacts:
+def _half_space_contacts(X_a: Pose, b, X_b: Pose, count: int) -> PairContacts:
     normal = X_a.R[:, 2]
     core, radius = b
     points, height = _lowest(core, X_b, normal, count, lambda x: jnp.dot(normal, x - X_a.p))
@@ -269,7 +273,7 @@ def _on_half_space(X_a: Pose, b, X_b: Pose, count: int) -> PairContacts:
     )
 
 
-def _on_ground(ground: Callable[[Array], Array], p_WR: Array) -> Callable[..., PairContacts]:
+def _ground_contacts(ground: Callable[[Array], Array], p_WR: Array) -> Callable[..., PairContacts]:
     def height(x: Array) -> Array:
         return ground(x + p_WR)
 

@@ -18,9 +18,9 @@ The delay of a limit is dt, or `dt + recovery` for a length beyond the limit. R 
 inverse inertia of the tendon. The friction force is f, the damping coefficient is d, and the
 stiffness is k. If k or d is a polynomial, it has the value for the length and the rate before the
 step. A negative stiffness would make the function of u concave. So its force before the step acts
-as a constant impulse. `TendonServo` has the gains k_p and k_d and the rate u_d; e is the distance
-of its length from l. So springs, damping and servos act with the length and the rate after the
-step, and a step is stable for any stiffness.
+as a constant impulse. `TendonServo` has the gains k_p and k_d and the rate u_d; e is its `length`
+minus l. So springs, damping and servos act with the length and the rate after the step, and a step
+is stable for any stiffness.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ state, with a working set of contacts. These are the contacts with the largest
 `ContactLaw.approach`: the speed before the step at which the two points approach each other, minus
 gap / dt, plus the speed of sliding times the friction coefficient. The size of the set is fixed.
 Then the impulses of all contacts are evaluated at the minimum. If no contact outside of the set has
-an impulse, the gradient of the whole convex function is zero there, so this point is its minimum:
-no contact is neglected. The states for which another contact has an impulse are solved again, with
+an impulse, the gradient of the whole convex function is zero at this point. So the point is the
+minimum for all contacts. The states for which another contact has an impulse are solved again, with
 all contacts.
 """
 

@@ -1,7 +1,7 @@
 """Sensors: what the sensors of a robot measure in one state, and noise.
 
 Readings are exact. `Noise` adds bias, white noise and quantisation. `RobotSensors` reads many
-sensors at once; the other functions read one sensor each.
+sensors by name. The functions read sensors of one kind.
 """
 
 from .contacts import Touch, height_scan, touch

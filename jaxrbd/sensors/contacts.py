@@ -21,12 +21,12 @@ from ..model import Model, arguments
 
 
 class Touch(NamedTuple):
-    """What touch sensors measure: first at the n spheres of a scene, then at its m pairs of shapes.
+    """What touch sensors measure: first at the n spheres of a scene, then at the contacts of pairs.
 
-    - `touching` (n + m,) of bool: whether the ground pushes on each sphere, and whether the shapes
-      of each pair push on each other;
+    - `touching` (n + m,) of bool: whether the ground pushes on each sphere, and whether the two
+      shapes push on each other at each of the m contacts of pairs;
     - `normal_force` (n + m,): the force on each sphere along the normal of the ground, and the
-      force between the shapes of each pair along the normal of their contact, in N, 0 or more.
+      force at each contact of a pair along the normal of the contact, in N, 0 or more.
     """
 
     touching: Bool[Array, " contacts"]
@@ -41,7 +41,7 @@ def touch(
     contact: ContactForce | ContactStep,
     dt: ArrayLike | None = None,
 ) -> Touch:
-    """Which spheres and pairs of a scene are in contact, and the normal forces.
+    """Which contacts of a scene act, and their normal forces.
 
     - `contact`: the result of `contact_force` or of `contact_step` for the scene;
     - `q` (nq,) or its `Kinematics`: the configuration for which the contact was computed. For a
@@ -49,8 +49,9 @@ def touch(
     - `dt` in s: the duration of the step. The normal force of a `ContactStep` is the normal impulse
       divided by dt, which is the mean force in the step. For a `ContactForce` dt is None.
 
-    The values are in the order of the contacts of the scene: n spheres on the ground, then m pairs,
-    which `scene.pairs` lists. The ground contacts are the first `len(scene.frames)` values.
+    The values are in the order of the contacts of the scene: first the `len(scene.frames)` spheres
+    on the ground, then the contacts of `scene.pairs`, whose shapes `scene.pairs.contact_members`
+    lists.
 
     Raises ArgumentError for a dt that is not positive, for a `ContactStep` without dt, for a
     `ContactForce` with dt, and for a `contact` with another number of contacts than the scene.

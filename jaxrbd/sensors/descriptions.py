@@ -23,13 +23,19 @@ _UNCLIPPED = ("rotation", "x_axis", "y_axis", "z_axis")
 
 
 class Sensor(eqx.Module):
-    """What all sensors have.
+    """The fields of all sensors.
 
     - `name`: the name of the sensor;
-    - `quantity`: the measured quantity, one of `widths`, which has the width of each reading;
-    - `cutoff`: the largest absolute value of a reading; larger readings are clipped;
+    - `quantity`: the measured quantity, a key of `widths`. `widths` has the number of values of a
+      reading of each quantity;
+    - `cutoff`: the largest absolute value of each entry of a reading; larger values are clipped
+      (default: infinite);
     - `noise`: the standard deviation of the errors. Readings are exact; `RobotSensors.with_noise`
-      adds the errors. For a standard deviation that is traced or has a derivative, use `Noise`.
+      adds the errors (default 0). For a standard deviation that is traced or has a derivative, use
+      `Noise`.
+
+    Raises ArgumentError for a name that is no text, a cutoff that is not positive, a finite cutoff
+    of a rotation or an axis, and a noise that is negative or not finite.
     """
 
     name: str = eqx.field(static=True)
@@ -71,7 +77,8 @@ class FrameSensor(Sensor):
 
     - `frame`: the name of a frame of the model, or None for the world; `X_FP`: the pose of P in
       this frame, or its position (3,) in m (default: the identity);
-    - `reference`, `X_RO`: a second place O, by default the origin of the world;
+    - `reference`, `X_RO`: the frame and the pose of a second place O, given in the same way
+      (default: the world frame);
     - `magnetic_field` (3,): the flux of the magnetic field in world axes, for a magnetometer.
 
     | quantity | reading |
@@ -150,7 +157,7 @@ class FrameSensor(Sensor):
 
 
 class JointSensor(Sensor):
-    """A sensor of one joint; `joint` is its name.
+    """A sensor of one joint; `joint` is the name of the joint.
 
     | quantity | joint | reading |
     |---|---|---|
@@ -180,13 +187,13 @@ class JointSensor(Sensor):
 
 
 class TendonSensor(Sensor):
-    """A sensor of one tendon; `tendon` is its name.
+    """A sensor of one tendon; `tendon` is the name of the tendon.
 
     | quantity | reading |
     |---|---|
     | `length` (1,) in m | the length |
     | `rate` (1,) in m/s | the time derivative of the length |
-    | `actuator_force` (1,) in N | the sum of the forces of its actuators |
+    | `actuator_force` (1,) in N | the sum of the forces of the actuators of the tendon |
 
     Raises ArgumentError for another quantity, and as `Sensor`.
     """
@@ -202,9 +209,9 @@ class TendonSensor(Sensor):
 
 
 class ActuatorSensor(Sensor):
-    """A sensor of one actuator of `AffineActuators`; `actuator` is its name.
+    """A sensor of one actuator of `AffineActuators`; `actuator` is the name of the actuator.
 
-    The quantities `length`, `rate` and `force` (1,) are those of `AffineActuators.states`. Raises
+    `AffineActuators.states` defines the quantities `length`, `rate` and `force` (1,). Raises
     ArgumentError for another quantity, and as `Sensor`.
     """
 
@@ -225,24 +232,24 @@ class SubtreeSensor(Sensor):
       fixed to the world;
     - `X_FP`: the pose in this frame of the place P of a force sensor (default: the identity);
     - `inertia` (10,), `carried`: for a link L that is fixed to another moving link. A body of the
-      model contains both links, so the sensor states its part of this body. `inertia` is
-      the inertia of L and of the links that are fixed to it, in the frame, as in
-      `Model.inertia`; `carried` are the names of the links that joints connect to these links. By
-      default the link is the whole body of the frame.
+      model contains both links, so the sensor states the part of L in this body. `inertia` is the
+      inertia of L and of the links that are fixed to L, in the frame, as in `Model.inertia`.
+      `carried` are the names of the child links of these links. By default the link is the whole
+      body of the frame.
 
     | quantity | reading |
     |---|---|
-    | `center_of_mass` (3,) in m | the position in the world; of the link, if there is no mass |
+    | `center_of_mass` (3,) in m | position in the world; without mass, the origin of the frame |
     | `linear_velocity` (3,) in m/s | the velocity of the center of mass in world axes |
     | `angular_momentum` (3,) in kg m^2/s | about the center of mass, in world axes |
     | `force` (3,) in N | the force on the link from the link that carries it, in the axes of P |
     | `torque` (3,) in N m | the moment of this force about P, in the axes of P |
 
     External forces `f_ext` on the body of the frame count as forces on the link. Forces of
-    constraints and of tendons count as forces from the link that carries it, unless `f_ext` has
-    them. `inertia` does not change with the inertias of the model. Raises ArgumentError for another
-    quantity, if only one of `inertia` and `carried` is given, and as `Sensor`. Source: MuJoCo, XML
-    reference, sensor.
+    constraints and of tendons count as forces from the link that carries it, unless they are in
+    `f_ext`. `inertia` does not change with the inertias of the model. Raises ArgumentError for
+    another quantity, if only one of `inertia` and `carried` is given, and as `Sensor`. Source:
+    MuJoCo, XML reference, sensor.
     """
 
     frame: str | None = eqx.field(static=True)
@@ -287,7 +294,7 @@ class StateSensor(Sensor):
     | quantity | reading |
     |---|---|
     | `time` (1,) in s | the argument `time` |
-    | `kinetic_energy` (1,) in J | as `kinetic_energy`, with the armature of tendons |
+    | `kinetic_energy` (1,) in J | of all bodies, and of the armature of joints and tendons |
     | `potential_energy` (1,) in J | of gravity, for all links, and of springs |
 
     The springs are those of the joints (`PassiveForces.springs`) and of the tendons. Raises

@@ -21,8 +21,8 @@ class Noise(eqx.Module):
 
     - `std`: standard deviation of the white noise, 0 or more (default 0);
     - `bias`: a constant error (default 0);
-    - `resolution`: the difference between two successive values that the sensor can give, more than
-      0, or None for a sensor without quantisation (default).
+    - `resolution`: the difference between two successive values that the sensor can return, more
+      than 0, or None for a sensor without quantisation (default).
 
     Each is () for all values of the sensor, or has the shape of the measured array; the units are
     those of the sensor. All fields are leaves, so with `vmap` each environment has its own bias.

@@ -79,8 +79,8 @@ class RobotSensors(eqx.Module):
 
     - `sensors`: `FrameSensor`s, `JointSensor`s, `TendonSensor`s, `ActuatorSensor`s,
       `SubtreeSensor`s and `StateSensor`s with different names;
-    - `left_out`: pairs of the name of a sensor of the robot and the reason why it is not in
-      `sensors`. Messages about this name state the reason.
+    - `left_out`: for sensors of the robot that are not in `sensors`, pairs of the name and the
+      reason. Messages about this name state the reason.
 
     Raises ArgumentError for another entry of `sensors` and for two sensors of the same name.
     """
@@ -113,8 +113,8 @@ class RobotSensors(eqx.Module):
     def chosen(self, names: Sequence[str]) -> RobotSensors:
         """The sensors with these names, in the order of the names.
 
-        The program for some sensors computes only what they need. Raises ArgumentError for an
-        unknown name, with the reason if the sensor was left out.
+        The program for these sensors computes only what these sensors need. Raises ArgumentError
+        for an unknown name, with the reason if the sensor was left out.
         """
         names = arguments.names(names, "names")
         known = dict(zip(self.names, self.sensors))
@@ -192,11 +192,11 @@ class RobotSensors(eqx.Module):
 
         - `q` (nq,) or its `Kinematics`, `v` (nv,);
         - `a` (nv,): the acceleration, as the result of `forward_dynamics` or, for a time step with
-          contact, `(step.v - v) / dt`; needed by accelerometers and force sensors;
-        - `f_ext` (nb, 6): external forces as for `rnea`, such as `ContactForce.f_ext`. They act on
-          force sensors (default: zero);
+          contact, `(step.v - v) / dt`; for sensors of accelerations, forces and torques;
+        - `f_ext` (nb, 6): external forces as for `rnea`, such as `ContactForce.f_ext`, for sensors
+          of forces and torques (default: zero);
         - `actuators` and their `control` (n,): for sensors of actuators and of their forces;
-        - `tendons`: for sensors of tendons; `passive`: the springs for the potential energy;
+        - `tendons`: for sensors of tendons and of energies; `passive`: for the potential energy;
         - `time` in s: for sensors of the time.
 
         Raises ArgumentError, which names the sensor, if an argument that it needs is missing, and
@@ -282,7 +282,7 @@ class _State:
         return motions(self.model, self.kinematics, self.v, a, from_linear(-self.model.gravity))
 
     def motions_at(self, places: Places) -> tuple[Array, Array]:
-        """The velocities and accelerations (n, 6) at places, in the axes of the places."""
+        """The velocities, and the accelerations minus gravity, of places, (n, 6) in their axes."""
         V, A = self.motions
         zero = jnp.zeros(6, self.model.dtype)
         upwards = from_linear(-self.model.gravity)
@@ -353,8 +353,9 @@ class _Placed(NamedTuple):
     """n places P, and their references O.
 
     - `X_P`, `X_O`: the poses in axes of the world, with positions relative to the first root;
-    - `motion`, `reference_motion`: a function of no arguments that returns the velocities and the
-      accelerations (n, 6), in the axes of the places.
+    - `motion`, `reference_motion`: functions without arguments that return the velocities and the
+      accelerations minus gravity of P and O, (n, 6), in the axes of the places;
+    - `sensors`: the sensors at the places P.
     """
 
     X_P: Pose
@@ -372,14 +373,14 @@ def _read_frames(state: _State, sensors: Sequence[Any], quantity: str) -> Array:
     def placed(frames: list[str | None], X: list[Pose | None]) -> tuple[Places, Pose]:
         return places_from_first_root(state.model, state.kinematics, frames, _stack(X, state.model))
 
-    at, X_P = placed([x.frame for x in sensors], [x.X_FP for x in sensors])
-    of, X_O = placed([x.reference for x in sensors], [x.X_RO for x in sensors])
+    places_P, X_P = placed([x.frame for x in sensors], [x.X_FP for x in sensors])
+    places_O, X_O = placed([x.reference for x in sensors], [x.X_RO for x in sensors])
     return _FRAME_QUANTITIES[quantity](
         _Placed(
             X_P,
             X_O,
-            lambda: state.motions_at(at),
-            lambda: state.motions_at(of),
+            lambda: state.motions_at(places_P),
+            lambda: state.motions_at(places_O),
             sensors,
         )
     )
@@ -502,7 +503,7 @@ def _index_of(sensor: Sensor, name: str, names: Sequence[str], what: str) -> int
 
 @contextlib.contextmanager
 def _named(sensor: Sensor) -> Iterator[None]:
-    """Errors within name the sensor."""
+    """Adds the name of the sensor to the message of an ArgumentError."""
     try:
         yield
     except ArgumentError as error:
@@ -562,7 +563,11 @@ def _read_subtrees(state: _State, sensors: Sequence[Any], quantity: str) -> Arra
 
 
 def _members(model: Model, sensor: SubtreeSensor, body: int) -> tuple[np.ndarray, Array]:
-    """Whether each body is in a subtree, (nb,), and the inertia of the link in its frame."""
+    """Whether each body is in the subtree, (nb,), and the inertia (10,) of other links.
+
+    The other links of the subtree are parts of a body, or they are fixed to the world. Their
+    inertia is in the frame of the sensor.
+    """
     supports = np.array(model.topology.supports, bool)
     if sensor.carried is not None:
         bodies = [b for b in bodies_of(model, sensor.carried) if b >= 0]
