@@ -103,13 +103,13 @@ def checked_data(path: Path, files: NamedFiles) -> bytes:
 
 
 def check_limit(found: int | float, limit: int, what: str) -> None:
-    """Raises UnreadableMesh if `found` is more than the limit."""
+    """Raise UnreadableMesh if `found` is more than the limit."""
     if not found <= limit:
         raise UnreadableMesh(f"it has {found:,} {what}, expected at most {limit:,}")
 
 
 def check_coordinates(x: np.ndarray) -> None:
-    """Raises UnreadableMesh for a coordinate that viewers cannot state in single precision."""
+    """Raise UnreadableMesh for a coordinate that viewers cannot state in single precision."""
     largest = np.finfo(np.float32).max
     if not np.all(np.abs(x) <= largest):
         raise UnreadableMesh(
@@ -118,7 +118,7 @@ def check_coordinates(x: np.ndarray) -> None:
 
 
 def check_picture(data: bytes, name: str) -> None:
-    """Raises UnreadableMesh for a picture with too many pixels; its header states their number."""
+    """Raise UnreadableMesh for a picture with too many pixels; its header states their number."""
     try:
         from PIL import Image
     except ImportError:  # then no texture is read

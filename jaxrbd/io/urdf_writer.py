@@ -104,8 +104,8 @@ def urdf_text(
     - with `geometry`: an ellipsoid, a mesh that is not in a file, a colour of a collision shape.
 
     Raises ArgumentError for a batch of models and, if this is the only fault, for dissipation (use
-    `model.with_dissipation(False)`) and for a gravity other than (0, 0, -9.81): it is an argument
-    of `load_urdf`. Source: the URDF specification.
+    `model.with_dissipation(False)`) and for a gravity other than (0, 0, -9.81), which is an
+    argument of `load_urdf`. Source: the URDF specification.
     """
     robot(model)
     if unlimited is not None:

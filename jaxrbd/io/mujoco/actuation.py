@@ -116,10 +116,10 @@ def read_actuators(source: Source, tendons: Tendons, sites: dict[str, str]) -> R
 
 
 def _limited_joints(source: Source, kept: list[int]) -> np.ndarray:
-    """The joints that the actuators `kept` drive.
+    """The ids of the hinges and slides that the actuators `kept` drive.
 
-    If an actuator acts on several joints, all joints with a force range are added, because the
-    range limits the sum of the forces on a joint.
+    If an actuator acts on several joints, all hinges and slides with a force range are added,
+    because the range limits the sum of the forces on a joint.
     """
     driven = [source.driven_joint(actuator) for actuator in kept]
     joints = [*dict.fromkeys(joint for joint in driven if joint is not None)]

@@ -53,9 +53,10 @@ class MujocoBodies(eqx.Module):
     roots: tuple[int, ...] = eqx.field(static=True)
 
     def cinert(self, model: Model, q: ArrayLike | Kinematics) -> Float[Array, "n 10"]:
-        """The inertias `[xx, yy, zz, xy, xz, yz, m c, m]`, with c relative to the center of mass.
+        """The inertias `[xx, yy, zz, xy, xz, yz, m c, m]`, in kg m^2, kg m and kg.
 
-        `q` (nq,) or its `Kinematics`. In kg m^2, kg m and kg.
+        c is the center of mass of the body, relative to the center of mass of the tree. `q` (nq,)
+        or its `Kinematics`.
         """
         _, X_CF = self._poses(model, forward_kinematics(model, q))
         inertia = transform_inertia(X_CF, jnp.asarray(self.inertia, model.dtype))
@@ -104,7 +105,7 @@ class MujocoBodies(eqx.Module):
         return swap_halves(total)
 
     def _poses(self, model: Model, kinematics: Kinematics) -> tuple[Places, Pose]:
-        """The frames of the bodies, and their poses relative to the centers of mass."""
+        """The frames of the bodies, and their poses relative to the trees' centers of mass."""
         places, roots = find_places(model, kinematics, self.frames), np.array(self.roots, int)
         (R, p), p_WR = places.X
         X = Pose(R, (p - p[roots]) + (p_WR - p_WR[roots]))  # relative to the first body of the tree

@@ -48,7 +48,7 @@ class Candidates(NamedTuple):
     pair: np.ndarray
 
     def select(self, rows: np.ndarray) -> Candidates:
-        """The pairs of a mask (n,)."""
+        """The pairs for which a mask (n,) is true."""
         return Candidates(self.geoms[rows], self.pair[rows])
 
 
