@@ -132,7 +132,7 @@ def time_jobs(model: Model, options: argparse.Namespace) -> dict[str, Any]:
 def measure(
     model: Model, names: Sequence[str], batch: int, seconds: float, seed: int
 ) -> Iterator[Timing]:
-    """The times of each job for a batch of random states, with calls for `seconds` seconds."""
+    """The times of each job for a batch of random states; the calls of a job take `seconds` s."""
     keys = jax.random.split(random_key(seed), 3)
     q = jax.vmap(random_configuration, (None, 0))(model, jax.random.split(keys[0], batch))
     v, tau = (jax.random.normal(key, (batch, model.nv), model.dtype) for key in keys[1:])

@@ -40,10 +40,11 @@ _SAVED = {
 
 
 class Loaded(NamedTuple):
-    """A robot: its model, the other parts that a model file can hold, and what is not in both.
+    """A robot: its model, the other parts that a model file can hold, and counts of the rest.
 
-    - `parts`: the parts by name, as `load_parts`;
-    - `left_out`: the counts of the other parts of an MJCF file, by their nouns.
+    - `parts`: the parts by name, as from `load_parts`;
+    - `left_out`: for each noun such as "keyframe", how many an MJCF file has that are not in
+      `parts`.
     """
 
     model: Model
@@ -59,7 +60,7 @@ def load(robot: str, free_flyer: bool) -> Model:
 
 
 def warn_of_parts(robot: str, counts: dict[str, int]) -> None:
-    """Write a warning about parts of a robot that are left out, if there are any."""
+    """Write a warning about left-out parts of a robot, if a count is not 0. `counts`: by noun."""
     words = [f"{n} {_plural(what, n)}" for what, n in counts.items() if n]
     if words:
         path = find_file(robot)
@@ -139,7 +140,7 @@ def _not_found(robot: str) -> str:
 
 
 def counts_of_parts(parts: dict[str, Any]) -> dict[str, int]:
-    """The number of elements of the parts of an MJCF file, by their nouns."""
+    """The counts of the elements in the parts of an MJCF file, by noun, such as "tendon"."""
     if not all(isinstance(parts.get(name), kind) for name, kind in _SAVED.items()):
         # A file of `save_model` may have other parts.
         return {"part": len(parts)}
@@ -162,7 +163,7 @@ def counts_of_parts(parts: dict[str, Any]) -> dict[str, int]:
 
 
 def _left_out(found: Imported) -> dict[str, int]:
-    """The number of elements of an MJCF file that no model file holds, by their nouns."""
+    """The counts of the elements of an MJCF file that no model file holds, by noun."""
     return {
         "contact point": 0 if found.scene is None else len(found.scene.frames),
         "pair of shapes": len(found.pairs),

@@ -50,13 +50,13 @@ def print_warnings() -> Iterator[None]:
 
     Only the first warning about a mesh lists the places of the search: a robot has many meshes.
     """
-    said: list[str] = []
+    printed: list[str] = []
 
     def say(message: Warning | str, *_: object, **__: object) -> None:
         text = with_option(message) if isinstance(message, GeometryWarning) else str(message)
-        if said:
+        if printed:
             text = text.partition("; looked for:\n")[0]
-        said.append(text)
+        printed.append(text)
         print(f"jaxrbd: warning: {text}", file=sys.stderr)
 
     with warnings.catch_warnings():

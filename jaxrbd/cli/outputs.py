@@ -30,7 +30,7 @@ def make_folder(path: Path) -> None:
 
 @contextlib.contextmanager
 def naming(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Add the name `path` to an OSError of the block that names no file, as for a full disk."""
+    """Add `path` to an OSError of the block that names no file, such as an error of a full disk."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Overlaps: the links of a robot whose collision shapes overlap in its named configurations."""
+"""The links of a robot whose collision shapes overlap in named configurations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..io import load_srdf, read_meshes
 from ..io.mujoco import Imported
 from ..model import Model
 
-SMALLEST = 1e-6  # in m; less is no overlap, such as that of faces which touch
+SMALLEST = 1e-6  # in m; a smaller depth is no overlap: faces that touch have rounding errors
 
 
 class _Robot(NamedTuple):
@@ -42,11 +42,14 @@ def overlaps(
 ) -> list[RobotFileError]:
     """Warnings about pairs of links that overlap, and about shapes without distances.
 
-    The configurations are the neutral one (of an MJCF file: the one that the file states), the
-    group states of the SRDF file, and the keyframes of an MJCF file. Links that a joint connects
-    are no pairs, nor are the disabled pairs of the SRDF file and the pairs that an MJCF file
-    excludes. A disabled pair of a link that the robot does not have is a warning, too. `loaded`:
-    the robot of the file `path`. Raises RobotFileError for a faulty SRDF file.
+    For a URDF file or a model file, the configurations are the neutral one and the group states of
+    the SRDF file. For an MJCF file, they are the configuration that the file states, and the
+    keyframes. These pairs of links are not checked: links that a joint connects, the disabled pairs
+    of the SRDF file, and the pairs that an MJCF file excludes. A disabled pair of a link that the
+    robot does not have is a warning, too.
+
+    `loaded`: the robot of the file `path`. Raises RobotFileError for a faulty SRDF file, and
+    ArgumentError for an SRDF file with an MJCF file.
     """
     robot = _robot(loaded, srdf)
     texts, model = list(robot.unknown), robot.model

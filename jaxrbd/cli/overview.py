@@ -46,7 +46,7 @@ def _neutral(model: Model) -> str:
 
 
 def _tree(model: Model, joints: Sequence[JointSpec]) -> str:
-    """One line per body, below its parent: its name and mass, and the joint that moves it."""
+    """One line per body, below its parent: the name and mass of the body, and its joint."""
     parents = model.topology.parents
     last_child = {parent: body for body, parent in enumerate(parents)}
     masses = np.asarray(model.inertia[:, 0])

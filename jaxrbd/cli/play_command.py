@@ -38,9 +38,9 @@ def add_parser(commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the policy of a checkpoint without noise, and print its returns by reward term.
+    """Run the policy of a checkpoint without noise, and print its returns and mean reward terms.
 
-    Write a page with the motion, and a picture of one episode, if the options name the files.
+    Write a page with the motions, and a picture of one episode, if the options name the files.
     Return the exit status.
     """
     if options.html and importlib.util.find_spec("viser") is None:

@@ -24,7 +24,7 @@ from ..model.editing import describe
 
 
 def print_report(options: argparse.Namespace, run: Callable[[], dict[str, Any]]) -> int:
-    """Run a command. With `--json`, print its object, and its text on standard error."""
+    """Run a command. With `--json`, print its JSON object, and its text on standard error."""
     if not options.json:
         run()
         return 0
@@ -109,7 +109,7 @@ def _joint_reports(joints: Sequence[JointSpec]) -> list[dict[str, Any]]:
 
 
 def _values(values: Any, size: int) -> list[float]:
-    """One value per coordinate; infinite for None."""
+    """One value per coordinate or velocity; infinite for None."""
     array = np.asarray(np.inf if values is None else values, float)
     return np.broadcast_to(array, (size,)).tolist()
 

@@ -141,13 +141,13 @@ def run_batch(model: Model, options: argparse.Namespace, devices: Sequence[Any])
     model = _smooth(model, options.undamped)
     dt = jnp.asarray(options.dt, model.dtype)
     scale = options.torque * effort_scale(model)
-    # A lack of memory is an error here, before the batch is divided.
+    # If the memory is too small, the error is raised here, before the batch is divided.
     inputs = jax.block_until_ready(draw(model, scale, options))
     _report_inputs(model, scale, options, devices)
     model, inputs, dt = jax.device_put((model, inputs, dt), devices[0])
 
-    outputs, simulate = _timed("simulate", simulate_batch, model, inputs, dt, devices)
-    gradient, differentiate = _timed("gradient", gradient_batch, model, inputs, dt, devices)
+    outputs, simulation_times = _timed("simulate", simulate_batch, model, inputs, dt, devices)
+    gradient, gradient_times = _timed("gradient", gradient_batch, model, inputs, dt, devices)
     if not all(np.all(np.isfinite(x)) for x in jax.tree.leaves((outputs, gradient))):
         raise JaxRBDError(
             "the trajectories become infinite or NaN: try a smaller --dt or --torque, or --undamped"
@@ -171,8 +171,8 @@ def run_batch(model: Model, options: argparse.Namespace, devices: Sequence[Any])
         "dtype": model.dtype.name,
         "platform": devices[0].platform,
         "devices": len(devices),
-        "simulate": simulate,
-        "gradient": differentiate,
+        "simulate": simulation_times,
+        "gradient": gradient_times,
         "energy_error": {"largest": float(worst), "median_at_end": float(median)},
         "gradient_error": error,
         "files": _write(out, model, options, inputs, outputs, gradient),
@@ -226,9 +226,9 @@ def gradient_error(
 
     The slope of a trajectory is the derivative of its cost along a random direction of its torques,
     from `gradient`. The reference slope is a central difference in double precision. If all
-    reference slopes are 0, the result is the largest error itself. The function uses the first
-    `BLOCK` trajectories. `scale` (nv,) scales the directions; the mean of the
-    positive entries replaces entries of 0.
+    reference slopes are 0, the result is the largest absolute error. The function uses the first
+    `BLOCK` trajectories. `scale` (nv,) scales the directions; the mean of the positive entries
+    replaces entries of 0.
     """
     model, first, dt = jax.tree.map(
         lambda x: x.astype(jnp.float64), (model, jax.tree.map(lambda x: x[:BLOCK], inputs), dt)

@@ -210,7 +210,7 @@ def _run_seed(
 
 
 def _evaluation(options: argparse.Namespace, training: Training) -> Evaluations | None:
-    """The evaluations that the options ask for, in whole episodes as of `jaxrbd play`."""
+    """The evaluations that the options ask for, or None. Their episodes are as in `jaxrbd play`."""
     if options.evaluate_every is None:
         return None
     return Evaluations(
@@ -256,7 +256,8 @@ def _summary(runs: Mapping[int, list[Record]]) -> str:
 def _function(text: str) -> Callable[[Record], object]:
     """The function with the name MODULE:FUNCTION.
 
-    Raises ArgumentError if there is none. The search for the module ends in the current folder.
+    The current folder is the last place in the search for the module. Raises ArgumentError if there
+    is no such function.
     """
     module, _, name = text.partition(":")
     if not (module and name) or module.startswith("."):
@@ -274,7 +275,7 @@ def _function(text: str) -> Callable[[Record], object]:
 
 
 def _events(options: argparse.Namespace, folder: Path, top: Path) -> Path | None:
-    """The folder of the event files of a seed: as `folder` in `top`; None for no event files."""
+    """The folder of the event files of a seed, named as `folder` in `top`; None without files."""
     return Path(options.tensorboard) / folder.relative_to(top) if options.tensorboard else None
 
 
@@ -312,18 +313,18 @@ def _train(
     # are removed.
     lines = "".join(map(_line, training.records))
     replace_file(folder / METRICS, lines.encode("ascii"))
-    begin, before = time.perf_counter(), len(training.records)
+    begin, completed = time.perf_counter(), len(training.records)
     reports = [] if report is None else [report]
     with contextlib.ExitStack() as files:
         if events is not None:
-            after = training.records[-1].steps if training.records else 0
-            reports.append(files.enter_context(tensorboard_writer(events, after)))
+            last_step = training.records[-1].steps if training.records else 0
+            reports.append(files.enter_context(tensorboard_writer(events, last_step)))
         records = training.run(folder / CHECKPOINT, every, evaluation)
         for record in _written(records, folder / METRICS):
             for function in reports:
                 function(record)
-            _progress(record, updates, before, time.perf_counter() - begin)
-            # The signal arrived in a callback of Python that discards exceptions, so raise again.
+            _progress(record, updates, completed, time.perf_counter() - begin)
+            # A callback of Python discarded the exception of this signal, so raise it again.
             if received:
                 raise _Interrupted(received[0])
     if sys.stderr.isatty():
@@ -350,8 +351,8 @@ def _updates(checkpoint: Path, usual: int) -> int:
 def _locked(folder: Path) -> Iterator[None]:
     """Keep other trainings out of a folder.
 
-    The operating system releases the lock of a process that ends, also of one that is killed. The
-    empty file stays. Raises ArgumentError if another process has the lock.
+    The operating system releases the lock when the process ends, also if it is killed. The empty
+    file stays. Raises ArgumentError if another process has the lock.
     """
     with (folder / LOCK).open("ab") as stream:
         try:
@@ -384,14 +385,14 @@ def _signals_as_exceptions() -> Iterator[list[int]]:
         if len(received) == 1:
             raise _Interrupted(number)
 
-    before = {}
+    handlers = {}
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
             if signal.getsignal(number) != signal.SIG_IGN:
-                before[number] = signal.signal(number, interrupt)
+                handlers[number] = signal.signal(number, interrupt)
         yield received
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
 
@@ -433,16 +434,18 @@ def _line(record: Record) -> str:
     return json.dumps({"update": record.update, "steps": record.steps, **metrics}) + "\n"
 
 
-def _progress(record: Record, updates: int, before: int, seconds: float) -> None:
+def _progress(record: Record, updates: int, completed: int, seconds: float) -> None:
     """Show the progress after an update.
 
-    Without a terminal, show it after every 25 updates, and after evaluations.
+    Without a terminal, show it only after every `LINE_EVERY` updates, after evaluations, and after
+    the last update. `completed`: the number of updates before this run; `seconds`: the time of this
+    run.
     """
     evaluation = record.metrics.get("evaluation_return")
     shown = record.update % LINE_EVERY == 0 or record.update == updates or evaluation is not None
     if not (sys.stderr.isatty() or shown):
         return
-    left = seconds / (record.update - before) * (updates - record.update)
+    left = seconds / (record.update - completed) * (updates - record.update)
     without_noise = "" if evaluation is None else f"  without noise {evaluation:.4g}"
     _show(
         f"update {record.update}/{updates}  steps {record.steps}  "

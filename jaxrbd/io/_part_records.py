@@ -1,4 +1,4 @@
-"""The parts of a robot besides its model as JSON and arrays, for files of `save_model`.
+"""Parts of a robot other than its model, as JSON and arrays, for files of `save_model`.
 
 A part is an object of one of `KINDS`, or consists of such objects. A record of an object names its
 kind and has one entry per argument of the constructor, so loading calls the constructor, which
@@ -115,7 +115,7 @@ def _record(x: Any, name: str, arrays: list[np.ndarray], known: dict[int, Any]) 
 
 
 def _arguments(x: Any) -> dict[str, Any]:
-    """The arguments of the constructor that makes an object; None is the default of each."""
+    """The arguments of the constructor that makes an equal object. None stands for a default."""
     if isinstance(x, actuators.AffineActuators):
         first = len(x.driven_joints)
         driven = [
@@ -150,7 +150,7 @@ def has_array(record: Any, index: int) -> bool:
 
 def part_of(record: Any, arrays: Sequence[np.ndarray], name: str) -> Any:
     """The part with this record. Raises ModelError, which names the part, for a wrong record."""
-    made: dict[str, Any] = {}  # by their records: an object with one record is made once
+    made: dict[str, Any] = {}  # objects by record, so equal records give one object
 
     def decoded(x: Any) -> Any:
         if x is None or isinstance(x, bool | int | float | str):

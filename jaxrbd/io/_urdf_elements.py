@@ -105,7 +105,7 @@ def _read_axis(
 
 
 def _read_limit(doc: Document, element: Element, joint_type: str) -> dict[str, float | None]:
-    """The limits in the file, by field of a JointSpec. A single lower or upper limit adds a 0."""
+    """The limits by field of a JointSpec. If only lower or upper is given, the missing one is 0."""
     bounded = joint_type != "continuous"
     limit = doc.child(element, "limit", required=bounded)
     if limit is None:

@@ -18,9 +18,10 @@ _DEGREES = 720.0
 
 
 def doubtful_limits(joints: Sequence[JointSpec]) -> dict[str, list[str]]:
-    """The names of the joints with each kind of doubtful limits; the keys describe the kinds.
+    """The names of the joints with each kind of doubtful limits; each key describes a kind.
 
-    `joints`: as `parse_urdf` returns them. Joints that follow others have no limits.
+    `joints`: as `parse_urdf` returns them. The limits of joints that follow others are not
+    checked, because a model does not have them.
     """
     moving = [joint for joint in joints if joint.mimic is None]
     found = {text: [joint.name for joint in moving if test(joint)] for text, test in _KINDS.items()}

@@ -1,6 +1,6 @@
 """Read the shapes in `<visual>` and `<collision>` of a URDF file.
 
-URDF states full sides and lengths. The shapes of a model have half of them.
+URDF states full sides and lengths; the shapes of a model state the halves.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ShapeReader:
         return MeshFile(uri, scale, self.robot_file)
 
     def _color(self, visual: Element) -> _Color:
-        """The colour in the `<material>` of a visual, or of the defined material with its name."""
+        """The colour in the `<material>` of a visual, or of the robot's material with this name."""
         material = self.doc.child(visual, "material")
         if material is None:
             return None

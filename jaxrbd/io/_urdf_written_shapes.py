@@ -26,7 +26,8 @@ NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 def written_shapes(geometry: Geometry) -> list[Geometry]:
     """A shape as a list of shapes of URDF: three for a capsule, one for any other shape.
 
-    The spheres of a capsule have its name with "end 1" and "end 2".
+    A capsule of length 0 becomes one sphere. The two spheres of another capsule have the name of
+    the capsule with "end 1" and "end 2".
     """
     shape = geometry.shape
     if not isinstance(shape, Capsule):
@@ -49,8 +50,8 @@ def add_shape(
     """Add `<geometry>`, `<material>` and the name to an element, which has the pose already.
 
     `index`: the place of the shape among the visuals or collisions of the link. `number`: the place
-    of the element, which differs after a capsule of three elements. Raises ModelError, which names
-    the link, for a shape that URDF cannot state.
+    of the element among the written elements, where a capsule counts three times. Raises
+    ModelError, which names the link, for a shape that URDF cannot state.
     """
 
     def refuse(what: str) -> ModelError:
@@ -93,9 +94,9 @@ def add_shape(
 
 
 def _filename(mesh: MeshFile) -> str:
-    """The URI of a mesh; a path relative to the read robot file becomes an absolute path.
+    """The URI of a mesh. A path relative to the original robot file becomes an absolute path.
 
-    So the written file may be in another folder than the read file.
+    So the written file may be in another folder than the original file.
     """
     if mesh.robot_file is None or re.match("[A-Za-z][A-Za-z0-9+.-]+://", mesh.uri):
         return mesh.uri

@@ -171,8 +171,9 @@ class Document:
 def parse_document(path_or_text: str | os.PathLike[str]) -> Document:
     """The document in a file, or in a string that starts with '<' after blanks.
 
-    Raises `RobotFileError` for a file that cannot be read, is not UTF-8, is not well-formed, has a
-    DOCTYPE or is unexpanded xacro: it has elements of xacro, or its name ends in ".xacro".
+    Raises `RobotFileError` for a file that cannot be read, is empty, is not UTF-8, is not
+    well-formed, has a DOCTYPE, or is unexpanded xacro: it has elements of xacro, or its name ends
+    in ".xacro".
     """
     import lxml.etree as etree  # pyright finds the compiled module only in this form
 
@@ -188,7 +189,7 @@ def parse_document(path_or_text: str | os.PathLike[str]) -> Document:
         what = error.msg.partition(", line ")[0].strip()
         message = xacro_advice(file) if "xacro" in what else f"not well-formed XML: {what}"
         raise NotWellFormedError(message, file=file, line=error.lineno) from error
-    if root.getroottree().docinfo.internalDTD is not None:  # if the pattern missed it
+    if root.getroottree().docinfo.internalDTD is not None:  # in case the pattern missed it
         raise RobotFileError("a robot file may not have a DOCTYPE", file=file, line=1)
     for element in root.iter():
         namespace, _, _ = element.tag.rpartition("}")
@@ -200,7 +201,7 @@ def parse_document(path_or_text: str | os.PathLike[str]) -> Document:
 
 
 def first_tag(path_or_text: str | os.PathLike[str]) -> str | None:
-    """The tag of the first element of a document, which need not be well-formed; None without one.
+    """The tag of the first element of a text that may be not well-formed; None if there is none.
 
     Raises `RobotFileError` for a file that cannot be read or is not UTF-8.
     """

@@ -39,10 +39,10 @@ def read_mesh_file(path: Path, scale: np.ndarray) -> list[Part]:
     try:
         data = checked_data(path, files)
         kind = path.suffix.lower()[1:]
-        # No messages about numbers that `_parts` refuses, nor of pycollada with NumPy 2.5.
+        # Suppress warnings about numbers that `_parts` refuses, and of pycollada with NumPy 2.5.
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
-            # Without `process`, so that vertices that are not finite are not left out.
+            # `process=True` would drop vertices that are not finite; `_parts` refuses them.
             resolver: Any = files
             scene = trimesh.load_scene(
                 io.BytesIO(data), file_type=kind, resolver=resolver, process=False
@@ -58,7 +58,7 @@ def read_mesh_file(path: Path, scale: np.ndarray) -> list[Part]:
 
 
 def _parts(scene: Any, scale: np.ndarray) -> Iterator[Part]:
-    """The parts of a scene, with the pose of their nodes. A part can be in several nodes."""
+    """The parts of a scene, placed at the poses of their nodes. A part can be in several nodes."""
     import trimesh
 
     placed = map(scene.graph.get, list(scene.graph.nodes_geometry))
@@ -86,7 +86,7 @@ def _parts(scene: Any, scale: np.ndarray) -> Iterator[Part]:
 
 
 def _unit(part: Any) -> float:
-    """The unit of length of a COLLADA file in m, which trimesh does not apply. Else 1."""
+    """The unit of length of a COLLADA file, in m; 1 for other files. trimesh does not apply it."""
     factor, _, unit = str(part.metadata.get("units", "")).partition(" * ")
     return float(factor) if unit == "meters" else 1.0
 
@@ -96,7 +96,7 @@ class _Colors:
 
     def __init__(self) -> None:
         self._pixels: dict[int, np.ndarray] = {}
-        self._textures: list[Any] = []  # so that no other texture gets the id of one of these
+        self._textures: list[Any] = []  # keeps the textures alive, so their ids stay unique
 
     def mean(self, visual: Any) -> tuple[float, ...] | None:
         """The mean colour that the file states for a part, or None."""

@@ -103,13 +103,13 @@ def checked_data(path: Path, files: NamedFiles) -> bytes:
 
 
 def check_limit(found: int | float, limit: int, what: str) -> None:
-    """Raises UnreadableMesh if `found` is more than the limit."""
+    """Raise UnreadableMesh if `found` is more than the limit."""
     if not found <= limit:
         raise UnreadableMesh(f"it has {found:,} {what}, expected at most {limit:,}")
 
 
 def check_coordinates(x: np.ndarray) -> None:
-    """Raises UnreadableMesh for a coordinate that viewers cannot state in single precision."""
+    """Raise UnreadableMesh for a coordinate that viewers cannot state in single precision."""
     largest = np.finfo(np.float32).max
     if not np.all(np.abs(x) <= largest):
         raise UnreadableMesh(
@@ -118,7 +118,7 @@ def check_coordinates(x: np.ndarray) -> None:
 
 
 def check_picture(data: bytes, name: str) -> None:
-    """Raises UnreadableMesh for a picture with too many pixels; its header states their number."""
+    """Raise UnreadableMesh for a picture with too many pixels; its header states their number."""
     try:
         from PIL import Image
     except ImportError:  # then no texture is read
@@ -154,12 +154,12 @@ def _check_obj(data: bytes, files: NamedFiles) -> bytes:
     lines = data.replace(b"\r\n", b"\n").replace(b"\\\n", b"").split(b"\n")
 
     def polygons() -> Iterator[list[bytes]]:
-        """The corners of each polygon. A list of all of them would be large before the check."""
+        """The corners of each polygon. A list of all corners could be large before the check."""
         return (line.split()[1:] for line in lines if line.startswith(b"f"))
 
     # A polygon of n corners has n - 2 triangles.
     check_limit(sum(max(len(corners) - 2, 0) for corners in polygons()), MAX_TRIANGLES, "triangles")
-    # trimesh would take the last vertex.
+    # trimesh would read the number 0 as the last vertex.
     if any(corner.split(b"/")[0] == b"0" for corners in polygons() for corner in corners):
         raise UnreadableMesh("a face has the vertex 0, expected numbers from 1")
     materials = len(set(re.findall(rb"usemtl ([^\n]*)", data)))
@@ -206,7 +206,7 @@ def _check_ply(data: bytes, files: NamedFiles) -> bytes:
 
 
 def _check_dae(data: bytes, files: NamedFiles) -> bytes:
-    """Count with copies: the nodes of a scene can be instances of nodes, so a few can be many."""
+    """Count nodes and triangles with their copies: a node can contain instances of other nodes."""
     del files
     root = large_root(data)
     if (unit := next(_named(root, "unit"), None)) is not None:
@@ -221,7 +221,7 @@ def _check_dae(data: bytes, files: NamedFiles) -> bytes:
     for geometry in _named(root, "geometry"):
         name = geometry.get("id", "")
         triangles[name] = max(triangles.get(name, 0), _dae_triangles(geometry))
-    # trimesh leaves out vertices of a COLLADA file that are not finite.
+    # trimesh drops vertices of a COLLADA file that are not finite, so they are refused here.
     positions = {
         entry.get("source", "").removeprefix("#")
         for entry in _named(root, "input")
@@ -285,7 +285,7 @@ def _tag(element: Any) -> str:
 
 
 def _named(element: Any, tag: str) -> Any:
-    """The elements below with this tag, in any namespace."""
+    """The element and its descendants, those with this tag, in any namespace."""
     return element.iter(f"{{*}}{tag}")
 
 

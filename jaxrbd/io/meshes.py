@@ -24,13 +24,14 @@ def read_meshes(
 ) -> Model:
     """The model, with a `Mesh` in place of each `MeshFile` of its collision geometry.
 
-    Then `collision.pairs_of` uses the convex hulls of these meshes. All parts of a file become one
-    mesh. The visual geometry is not changed.
+    `collision.pairs_of` uses the convex hulls of these meshes. All parts of a file become one mesh.
+    The visual geometry is not changed.
 
     - `packages`, `search_environment`: as for `find_package_file`, which finds the files.
 
     Raises ArgumentError, which names the link and the file, for a file that does not exist, is
-    damaged, or is beyond a limit of size, and if trimesh is not installed.
+    damaged, or is beyond a limit of size, and if trimesh is not installed. Other errors and
+    the warnings are those of `find_package_file`.
     """
     known: dict[MeshFile, Mesh] = {}
 

@@ -80,16 +80,17 @@ def save_model(
       `jaxrbd.passive`, or `jaxrbd.actuators`, a `sensors.RobotSensors` or `Noise`, an array, a
       number, a text, or a tuple of these.
 
-    The file holds every array exactly, in its dtype (float32 or float64), and all structure. The
-    model may be a batch of models from `jax.vmap` or from stacking, whose arrays have leading axes.
-    If saving fails, the previous file is unchanged. Format: the page "Model files" of the
-    documentation.
+    The file holds every array exactly, in its dtype: float32 or float64 for a model; also int32,
+    int64 or bool for other parts. It holds the whole structure. The model may be a batch of models
+    from `jax.vmap` or from stacking, whose arrays have leading axes. If saving fails, the previous
+    file is unchanged. Format: the page "Model files" of the documentation.
 
     A file cannot hold functions. For a `joints.Custom`, a `Follow` or a joint kind outside of
     `jaxrbd.joints`, this function therefore raises ArgumentError, which names the joint. Keep the
     Python code that builds such a robot, or export its algorithms with `export_batched`. Raises
-    ArgumentError also for another part, which it names, and if the arrays differ in dtype or do not
-    have the shapes of a `Model`. Raises OSError if the file cannot be written.
+    ArgumentError also for a part of another type, which it names, and if the arrays of the model
+    differ in dtype or do not have the shapes of a `Model`. Raises OSError if the file cannot be
+    written.
     """
     header = _header(arguments.robot(model, batch=True))
     expected = _skeleton(header)
@@ -124,14 +125,14 @@ def load_model(path: str | os.PathLike[str], *, dtype: DTypeLike | None = None) 
 
     Raises SavedFileError, which names the file, if the file cannot be read, is no file of
     `save_model`, is truncated or altered, has a newer version, names an unknown joint kind, or
-    contradicts itself. Raises ArgumentError for float64 if double precision is off in JAX
-    (`jax_enable_x64`).
+    has entries that do not agree. Raises ArgumentError for another `dtype`, and for float64 if
+    double precision is off in JAX (`jax_enable_x64`).
     """
     return _model(*_read(path), path, dtype)
 
 
 def load_parts(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The parts of a robot besides its model, by name, from a file of `save_model`.
+    """The parts of a robot other than its model, by name, from a file of `save_model`.
 
     The parts have arrays of NumPy, so they fit a model in any precision. The result is empty for a
     file without parts. The function opens only this file, and executes no code from it: it calls

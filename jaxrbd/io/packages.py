@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from ..errors import ArgumentError, GeometryWarning
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
-# Variables whose folders have packages in share/, and a variable with folders of packages.
+# Variables whose folders have packages in share/, and a variable whose folders have packages.
 _PREFIXES = ("AMENT_PREFIX_PATH", "COLCON_PREFIX_PATH", "CMAKE_PREFIX_PATH")
 _SOURCES = "ROS_PACKAGE_PATH"
 
@@ -40,8 +40,9 @@ def find_package_file(
     The folder of a package is searched in this order; the first folder that has the file is taken:
 
     1. the folder in `packages`;
-    2. the folders that contain `urdf_path`, from the inside to the outside: each folder itself if
-       it is called PACKAGE, and its subfolder PACKAGE;
+    2. the folders that contain `urdf_path`, from the innermost to the outermost: each folder itself
+       if it is called PACKAGE, and its subfolder PACKAGE; then the same for the path without
+       symbolic links;
     3. with `search_environment`: `share/PACKAGE` in the folders of the first three variables, and
        the folders of ROS_PACKAGE_PATH, each as in 2.
 
@@ -130,7 +131,7 @@ def _absolute_path(uri: str, urdf_path: str | os.PathLike[str] | None) -> Path:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether a path is a file; not if the system does not accept it, such as a name too long."""
+    """Whether a path is a file; False if the system refuses it, such as a name too long."""
     try:
         return path.is_file()
     except OSError:
@@ -143,7 +144,7 @@ def _existing_folder(path: Path) -> Path:
 
 
 def _other_spellings(folder: Path, path: Path) -> list[Path]:
-    """The files in a folder whose paths differ from `path` in the spelling only; not for `..`."""
+    """The files in a folder whose paths differ from `path` only in spelling; none for a `..`."""
     parts = [name for part in path.relative_to(folder).parts for name in part.split("\\")]
     return _fits(folder, [_spelling(name) for name in parts if name not in ("", ".")])
 
@@ -176,7 +177,7 @@ def _package_folders(
                 f"packages: the folder of {package!r} is {str(folders[0])!r}, which is no folder"
             )
     if urdf_path is not None:
-        # The folders as written and, where links lead elsewhere, the real folders.
+        # The folders as written, then the folders after resolving symbolic links.
         for file in (Path(os.path.abspath(urdf_path)), Path(os.path.realpath(urdf_path))):
             for folder in file.parents:
                 folders += _folders_called(package, folder)

@@ -157,9 +157,9 @@ class CoordinateMap(eqx.Module):
     `coordinate_map` returns it. As in `MujocoCoordinates`, the names of methods are the names of
     their results: `q`, `v`, `mass_matrix` and `X_WB` are for jaxrbd, and `q_pin`, `v_pin`,
     `pinocchio_mass_matrix` and `oMi` are for Pinocchio. `v` and `v_pin` also map accelerations a
-    and forces tau. The methods are pure functions in JAX of one state; `jax.vmap` applies
-    them to a batch. Both directions take NumPy and JAX arrays. The functions of Pinocchio take
-    NumPy arrays: use `np.asarray` on the results.
+    and forces tau. The methods are pure functions in JAX of one state; `jax.vmap` applies them to a
+    batch. Both directions take NumPy and JAX arrays. The functions of Pinocchio take NumPy arrays:
+    use `np.asarray` on the results.
 
     - `q_index`: (nq,), the index in Pinocchio's q of each entry of jaxrbd's q. For an angle that
       Pinocchio stores as (cos, sin) it is the index of the cosine;
@@ -176,9 +176,10 @@ class CoordinateMap(eqx.Module):
     nb: int = eqx.field(static=True)
 
     def q(self, q_pin: ArrayLike) -> Float[Array, " nq"]:
-        """The configuration q of jaxrbd for the configuration `q_pin` of Pinocchio.
+        """The configuration q of jaxrbd for the configuration `q_pin` (nq_pin,) of Pinocchio.
 
-        The angles are in [-pi, pi]. Raises ArgumentError if a pair (cos, sin) is zero.
+        Angles from (cos, sin) are in [-pi, pi]. Raises ArgumentError if a pair (cos, sin) is zero
+        and `q_pin` is not traced.
         """
         q_pin = _shaped(q_pin, "q_pin", (len(self.q_index) + len(self.angles),))
         entries, angles = np.array(self.q_index, int), np.array(self.angles, int)
@@ -209,18 +210,18 @@ class CoordinateMap(eqx.Module):
         return q_pin.at[cosines + 1].set(jnp.sin(q[angles]))
 
     def v(self, v_pin: ArrayLike) -> Float[Array, " nv"]:
-        """The vector (nv,) of jaxrbd for a velocity, acceleration or force of Pinocchio."""
+        """The vector (nv,) of jaxrbd for a velocity, acceleration or force (nv,) of Pinocchio."""
         return _shaped(v_pin, "v_pin", (len(self.v_index),))[np.array(self.v_index, int)]
 
     def v_pin(self, v: ArrayLike) -> Float[Array, " nv"]:
-        """The vector (nv,) of Pinocchio for a velocity, acceleration or force of jaxrbd."""
+        """The vector (nv,) of Pinocchio for a velocity, acceleration or force (nv,) of jaxrbd."""
         return _shaped(v, "v", (len(self.v_index),))[np.argsort(self.v_index)]
 
     def mass_matrix(self, M_pin: ArrayLike) -> Float[Array, "nv nv"]:
         """The mass matrix (nv, nv), or another matrix over the dofs, for a matrix of Pinocchio.
 
-        `M_pin`: a full matrix. Some functions of Pinocchio compute only the upper triangle of a
-        symmetric matrix; fill the lower triangle before the call.
+        `M_pin`: (nv, nv), a full matrix. Some functions of Pinocchio compute only the upper
+        triangle of a symmetric matrix; fill the lower triangle before the call.
         """
         n = len(self.v_index)
         entries = np.array(self.v_index, int)
@@ -280,8 +281,8 @@ class _Stage:
 
     - `joint`: the index of the joint of Pinocchio;
     - `placement`: (4, 4), pose in the previous stage, or in the parent joint for the first stage;
-    - `angle`: which coordinate is an angle that Pinocchio stores as (cos, sin), or None;
-    - `q_start`, `v_start`: its first indices in Pinocchio's q and v;
+    - `angle`: the index in the stage of the angle that Pinocchio stores as (cos, sin), or None;
+    - `q_start`, `v_start`: the first indices of the stage in Pinocchio's q and v;
     - `mimic`: the rule of a mimic joint, which has no entries in q and v, or None.
     """
 
@@ -390,8 +391,8 @@ def _translates(joint: Any, data: Any, neutral: np.ndarray) -> bool:
     positions = []
     for angle in (0.0, 1.0):
         q = neutral.copy()
-        # The leader's coordinate, or the cosine of its angle. With (cos, sin), Pinocchio allows no
-        # follower that translates.
+        # The leader's coordinate, or the cosine of its angle. If the leader has (cos, sin),
+        # Pinocchio allows no follower that translates.
         q[joint.idx_q] += angle
         joint.calc(data, q)
         positions.append(np.array(data.M.translation))
@@ -464,7 +465,7 @@ def _description(pin_model: Any) -> tuple[list[Link], list[JointSpec]]:
             joints.append(joint)
             parent = joint.child
     taken = {joint.name for joint in joints}
-    # Pinocchio has one inertia of all links that are fixed to the world. The first frame gets it.
+    # Pinocchio has one inertia for all links fixed to the world. The first fixed frame gets it.
     fixed = next((frame for _, frame in frames if frame.parentJoint == 0), None)
     for name, frame in frames:
         inertia = np.zeros(10)
@@ -509,7 +510,7 @@ def _frame_names(pin_model: Any) -> tuple[list[str], list[tuple[str, Any]]]:
 
 
 def _unique(name: str, taken: set[str], suffix: str) -> str:
-    """The name, with the suffix in parentheses if it is in `taken`; the result is added to it."""
+    """The name; if `taken` has it, with the suffix in parentheses. Adds the result to `taken`."""
     name = f"{name} ({suffix})" if name in taken else name
     taken.add(name)
     return name

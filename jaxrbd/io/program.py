@@ -85,9 +85,9 @@ def save_program(
     `vjp_order`: how many times the loaded program can be differentiated in reverse mode; each order
     more than doubles the size of the file. If saving fails, the previous file is unchanged.
 
-    Raises ArgumentError if JAX cannot serialize the program or it is no program, OSError if the
-    file cannot be written, and ImportError without the package flatbuffers (`pip install
-    flatbuffers`).
+    Raises ArgumentError if `program` is no exported program, if JAX cannot serialize it, or if
+    `vjp_order` is no integer of 0 or more. Raises OSError if the file cannot be written, and
+    ImportError without the package flatbuffers (`pip install flatbuffers`).
     """
     if isinstance(vjp_order, bool) or not isinstance(vjp_order, int) or vjp_order < 0:
         raise ArgumentError(f"vjp_order is {vjp_order!r}, expected an integer of 0 or more")
@@ -129,7 +129,7 @@ def load_program(path: str | os.PathLike[str]) -> export.Exported:
 
 
 def _spec(x: Any, *batch: Any) -> jax.ShapeDtypeStruct:
-    """The shape and dtype of the example x, with the axes `batch` first."""
+    """The shape and dtype of the example x, after the leading axes `batch`."""
     x = x if isinstance(x, jax.ShapeDtypeStruct) else jnp.asarray(x)
     return jax.ShapeDtypeStruct((*batch, *x.shape), x.dtype)
 

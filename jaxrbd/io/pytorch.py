@@ -1,15 +1,17 @@
 """Functions of JAX as functions of PyTorch tensors, with their first derivatives.
 
-A function is two programs, each compiled once for each set of shapes and dtypes: the function, and
-its vector-Jacobian product, which computes the function again. PyTorch stores only the arguments
-between them. If the first program stored all that reverse mode needs, a gradient of a step of 256
-quadrupeds would take two thirds of the time, and one of the inverse dynamics of 64 arms three times
-the time, because a program needs 1 us for each of hundreds of small arrays (November 2026). The
-functions need PyTorch: `pip install torch`.
+A function becomes two programs, each compiled once for each set of shapes and dtypes: the function,
+and its vector-Jacobian product, which computes the function again. Between the two calls PyTorch
+stores only the arguments. The first program could instead return all arrays that reverse mode
+needs. Then the gradient of a step of 256 quadrupeds would take two thirds of the time. But the
+gradient of the inverse dynamics of 64 arms would take three times as long, because a program needs
+1 us for each of hundreds of small results (November 2026). The functions need PyTorch: `pip install
+torch`.
 
-Programs read the memory of tensors, and tensors have the memory of results, without a copy. Results
-are exchanged by DLPack. So are arguments on a GPU; on a CPU the arguments are the NumPy views of
-the tensors, which JAX accepts in a fifth of the time.
+Programs read the memory of the tensors, and the resulting tensors use the memory of the results,
+without a copy (`torch_function` states the exceptions). Results, and arguments on a GPU, are
+exchanged by DLPack. Arguments on a CPU are NumPy views of the tensors, which JAX accepts in a fifth
+of the time.
 """
 
 from __future__ import annotations
@@ -39,22 +41,23 @@ def torch_function(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """The function of PyTorch tensors that computes a pure function of JAX.
 
     - `function`: a function of arrays, or of pytrees of arrays such as a dict or the `State` of an
-      environment. Batch it with `jax.vmap`. Fix what is no array, such as a model or the name of a
-      frame, with a lambda.
+      environment. Batch it with `jax.vmap`. Fix arguments that are not arrays, such as a model or
+      the name of a frame, with a lambda.
 
-    The result takes tensors in place of arrays, all on one device, on which JAX computes, and
-    returns tensors of the same dtypes as `function`. Random keys of JAX stay arrays of JAX; other
-    arrays of JAX are accepted as arguments, too. PyTorch can differentiate the floats of a result
-    once, with respect to each argument that requires a gradient.
+    The returned function takes tensors in place of arrays. All tensors must be on the device on
+    which JAX computes. The function returns tensors with the dtypes of the results of `function`.
+    Random keys of JAX stay arrays of JAX; other arrays of JAX are accepted as arguments, too.
+    PyTorch can differentiate the floats of a result once, with respect to each argument that
+    requires a gradient.
 
     Tensors are not copied if they are contiguous and, on a CPU, aligned to 64 bytes, as new tensors
     are. The backward pass reads the arguments again, so there PyTorch raises an error if an
     argument was changed in place after the call.
 
     Raises ArgumentError without PyTorch (`pip install torch`). The returned function raises
-    ArgumentError, which names the argument, for what is no tensor or array of JAX, for a tensor on
-    another device, and for a dtype that JAX does not have or would round (float64 and int64 need
-    `jax_enable_x64`); for complex results; and for second derivatives.
+    ArgumentError, which names the argument, for an argument that is neither a tensor nor an array
+    of JAX, for a tensor on another device, and for a dtype that JAX does not have or would round
+    (float64 and int64 need `jax_enable_x64`); for complex results; and for second derivatives.
     """
     torch, apply = _torch()
     dtypes, wide_dtypes = (
@@ -64,7 +67,7 @@ def torch_function(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     product = jax.jit(functools.partial(_product, function), static_argnums=(0, 1))
 
     def fault(x: Any, device: Any) -> str | None:
-        """What is wrong with an argument; `device`: of the first tensor."""
+        """The fault of an argument, or None. `device`: the device of the first tensor."""
         if not isinstance(x, torch.Tensor):
             expected = "expected a tensor or an array of JAX"
             return None if isinstance(x, Array) else f"is a {type(x).__name__}, {expected}"
@@ -125,7 +128,7 @@ class _Layout:
 def _value(
     function: Callable[..., PyTree], structure: Any, arrays: Sequence[Array]
 ) -> tuple[list[Array], list[Array], _Layout]:
-    """The floats of a result, its other arrays, and its layout."""
+    """The floats of a result, the other arrays of the result, and its layout."""
     arguments, keywords = jax.tree.unflatten(structure, arrays)
     leaves, found = jax.tree.flatten(function(*arguments, **keywords))
     leaves = [jnp.asarray(x) for x in leaves]
@@ -174,7 +177,7 @@ def _torch() -> tuple[Any, Callable[..., tuple]]:
         @staticmethod
         def forward(ctx: Any, gradients: Callable, results: Sequence, *tensors: Any) -> tuple:
             ctx.gradients = gradients
-            ctx.save_for_backward(*tensors)  # and notice changes in place
+            ctx.save_for_backward(*tensors)  # PyTorch then detects changes in place
             return tuple(results)
 
         @staticmethod
@@ -191,7 +194,7 @@ def _torch() -> tuple[Any, Callable[..., tuple]]:
 
 
 def _array(tensor: Any) -> Any:
-    """What a program of JAX reads in place of a tensor: its memory."""
+    """A NumPy view or a JAX array with the memory of a tensor, for a program of JAX."""
     tensor = tensor.detach()
     if tensor.device.type == "cpu":
         return tensor.numpy()
@@ -202,9 +205,9 @@ def _tensors(torch: Any, arrays: Sequence[Array]) -> list[Any]:
     """The tensors with the memory of arrays; random keys stay arrays."""
     if jax.default_backend() == "cpu":
         for x in arrays:
-            x.block_until_ready()  # then the program does not read its arguments any more
+            x.block_until_ready()  # after this, the program does not read its arguments
     return [
-        torch.from_dlpack(x) if isinstance(x.dtype, np.dtype) else x  # the dtype of a random key
+        torch.from_dlpack(x) if isinstance(x.dtype, np.dtype) else x  # a random key
         for x in arrays
     ]
 

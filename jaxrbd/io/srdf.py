@@ -1,4 +1,4 @@
-"""Read SRDF files: named configurations, groups, and pairs of links that may not collide.
+"""Read SRDF files: named configurations, groups, and pairs of links without collision checks.
 
 Source: the SRDF specification (wiki.ros.org/srdf), as MoveIt and Pinocchio read it. The reader
 skips elements that `SemanticDescription` does not have. It checks the joints of configurations
@@ -59,7 +59,10 @@ class DisabledCollision(NamedTuple):
 
 
 class VirtualJoint(NamedTuple):
-    """The joint between the world and the robot: `kind` is "fixed", "floating" or "planar"."""
+    """The joint between the world and the robot.
+
+    `kind`: the type that the file states, "fixed", "floating" or "planar"; it is not checked.
+    """
 
     name: str
     kind: str
@@ -68,7 +71,7 @@ class VirtualJoint(NamedTuple):
 
 
 class EndEffector(NamedTuple):
-    """An end effector: the link that carries it, its group, and its parent group ("" if absent)."""
+    """An end effector: the link that carries it, its group, and the parent group ("" if absent)."""
 
     name: str
     parent_link: str
@@ -204,7 +207,7 @@ class _States:
         self.neutral = neutral_coordinates(model)
         self.states: list[GroupState] = []
         self.merged: dict[str, np.ndarray] = {}
-        # For each name of a state, the joints with a value: the line of the value.
+        # For each name of a state, the lines of the values by joint.
         self._lines: dict[str, dict[str, int]] = {}
 
     def read(self, element: Element) -> None:
@@ -238,7 +241,7 @@ class _States:
         self.states.append(GroupState(name, group, q, tuple(joints)))
 
     def _slice(self, element: Element, joint: str) -> slice | None:
-        """The slice of q of a joint. A joint without one gives None, and a fault if not skipped."""
+        """The slice of q of a joint. Without coordinates: None, and a fault unless skipped."""
         known = joint in self.model.joint_names or f"{joint}.1" in self.model.joint_names
         part = self.model.joint(joint).q if known else slice(0, 0)
         if part.start < part.stop:

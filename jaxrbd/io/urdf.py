@@ -88,9 +88,10 @@ def load_urdf(
 
     Returns the model. Its joints are in depth-first order, and the children of one link are sorted
     by joint name, as in Pinocchio. Raises RobotFileError, which names file and line, for a fault in
-    the file. Without `strict`, an inertia that no rigid body can have and a singular mass matrix
-    give an InertiaWarning. Warns with one `LimitWarning`, which names the joints, for limits that
-    are valid but probably wrong. Source: the URDF specification.
+    the file, and ArgumentError for another `root_joint`. Without `strict`, an inertia that no rigid
+    body can have and a singular mass matrix give an InertiaWarning. Warns with one `LimitWarning`,
+    which names the joints, for limits that are valid but probably wrong. Source: the URDF
+    specification.
     """
     robot = _Robot(path_or_text, root_joint=root_joint, mimic=mimic, geometry=geometry)
     robot.raise_first_fault()
@@ -110,7 +111,7 @@ def load_urdf(
 
 @contextlib.contextmanager
 def _located_errors(robot: _Robot) -> Iterator[None]:
-    """Errors of `build_model` within name the file and the line."""
+    """Raise the errors of `build_model` in the block with the file and the line."""
     try:
         yield
     except ModelError as error:
@@ -175,7 +176,7 @@ def inspect_and_load_urdf(
 def _inspected(
     path_or_text: str | os.PathLike[str],
 ) -> tuple[list[RobotFileError], list[RobotFileError], _Robot | None]:
-    """The results of `inspect_urdf`, and the document, or None if it is no URDF document."""
+    """The results of `inspect_urdf`, and the robot, or None if the file is no URDF document."""
     try:
         robot = _Robot(path_or_text, root_joint=None, mimic=True, geometry=True)
     except RobotFileError as error:
@@ -259,7 +260,7 @@ class _Robot:
         return []
 
     def _check_references(self) -> None:
-        """Check that the file has the parent, child and mimicked joint of every joint."""
+        """Check that the file has the parent link, child link and leader of every joint."""
         for joint in self.joints:
             self._check_known(joint, "parent", "link", joint.parent)
             self._check_known(joint, "child", "link", joint.child)

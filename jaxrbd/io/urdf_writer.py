@@ -99,13 +99,13 @@ def urdf_text(
       `root_joint`; a nonlinear follower (`Follow`);
     - armature; limits, damping or friction of a floating, planar or root joint; infinite limits,
       see `unlimited`; the order of joints, see `reorder`;
-    - a mass moment without mass, and names that XML or `load_urdf` does not accept;
+    - a first moment of mass without mass, and names that XML or `load_urdf` does not accept;
     - negative masses, damping, friction and limits of velocity and effort, and NaN;
     - with `geometry`: an ellipsoid, a mesh that is not in a file, a colour of a collision shape.
 
     Raises ArgumentError for a batch of models and, if this is the only fault, for dissipation (use
-    `model.with_dissipation(False)`) and for a gravity other than (0, 0, -9.81): it is an argument
-    of `load_urdf`. Source: the URDF specification.
+    `model.with_dissipation(False)`) and for a gravity other than (0, 0, -9.81), which is an
+    argument of `load_urdf`. Source: the URDF specification.
     """
     robot(model)
     if unlimited is not None:
@@ -271,44 +271,53 @@ def _nested(children: list[JointSpec]) -> list[JointSpec] | None:
 def _with_names(children: list[JointSpec], taken: set[str]) -> list[JointSpec]:
     """The children of one link, with new names of the fixed joints.
 
-    The name of a fixed joint is between the names of the moving joints before and after it.
+    The new name of a fixed joint is between the names of the previous and the next moving joint.
     """
     named: list[JointSpec] = []
-    gap: list[JointSpec] = []
-    before = ""
-    following: list[JointSpec | None] = [*children, None]
-    for joint in following:
+    welds: list[JointSpec] = []
+    previous_name = ""
+    children_and_end: list[JointSpec | None] = [*children, None]
+    for joint in children_and_end:
         if joint is not None and not _moves(joint):
-            gap.append(joint)
+            welds.append(joint)
             continue
         names = _names_between(
-            before, None if joint is None else joint.name, [weld.child for weld in gap], taken
+            previous_name,
+            None if joint is None else joint.name,
+            [weld.child for weld in welds],
+            taken,
         )
         taken |= set(names)
-        named += [dataclasses.replace(weld, name=name) for weld, name in zip(gap, names)]
-        gap = []
+        named += [dataclasses.replace(weld, name=name) for weld, name in zip(welds, names)]
+        welds = []
         if joint is not None:
             named.append(joint)
-            before = joint.name
+            previous_name = joint.name
     return named
 
 
-def _names_between(before: str, after: str | None, links: list[str], taken: set[str]) -> list[str]:
-    """Unused increasing names of the joints that weld these links, between two other names."""
+def _names_between(
+    previous_name: str, next_name: str | None, links: list[str], taken: set[str]
+) -> list[str]:
+    """Unused increasing names between two names, for the joints that weld these links.
+
+    `next_name`: None for the names after the last moving joint.
+    """
     numbered = [f"{k:04d}_{link}" for k, link in enumerate(links, start=1)]
-    stems = ("fixed_", f"{before}_fixed_", f"{before}_", f"{before}.", f"{before}!", "0_", "!")
+    suffixes = ("_fixed_", "_", ".", "!")
+    stems = ("fixed_", *(previous_name + suffix for suffix in suffixes), "0_", "!")
     for names in (
         [f"{link}_fixed" for link in links],
         *([stem + number for number in numbered] for stem in stems),
     ):
-        increasing = all(x < y for x, y in zip([before, *names], names))
-        below = after is None or not names or names[-1] < after
-        if increasing and below and not taken & set(names):
+        increasing = all(x < y for x, y in zip([previous_name, *names], names))
+        is_below = next_name is None or not names or names[-1] < next_name
+        if increasing and is_below and not taken & set(names):
             return names
     raise ModelError(
-        f"joint {after!r}: no names are between the names {before!r} and {after!r} for the joints "
-        f"that weld {links} to the same body; rename a joint",
-        joint=after,
+        f"joint {next_name!r}: no names are between the names {previous_name!r} and {next_name!r} "
+        f"for the joints that weld {links} to the same body; rename a joint",
+        joint=next_name,
     )
 
 

@@ -51,7 +51,7 @@ _DYNAMICS = {
 
 
 def read_actuators(source: Source, tendons: Tendons, sites: dict[str, str]) -> ReadActuators:
-    """The actuators; those without a counterpart are added to `omitted`.
+    """The actuators. Those without a counterpart are added to `source.omitted`.
 
     `sites`: the frame of each site. MuJoCo clips the control of an actuator with dynamics before
     the filter, and the filtered control only by the range of the activation.
@@ -116,10 +116,10 @@ def read_actuators(source: Source, tendons: Tendons, sites: dict[str, str]) -> R
 
 
 def _limited_joints(source: Source, kept: list[int]) -> np.ndarray:
-    """The joints that the actuators `kept` drive.
+    """The ids of the hinges and slides that the actuators `kept` drive.
 
-    If an actuator acts on several joints, all joints with a force range are added, because the
-    range limits the sum of the forces on a joint.
+    If an actuator acts on several joints, all hinges and slides with a force range are added,
+    because the range limits the sum of the forces on a joint.
     """
     driven = [source.driven_joint(actuator) for actuator in kept]
     joints = [*dict.fromkeys(joint for joint in driven if joint is not None)]
@@ -206,16 +206,16 @@ def _read_muscles(source: Source, kept: list[int], disabled: np.ndarray) -> Musc
     force, scale = values[:, 2], values[:, 3]
     acceleration = np.maximum(m.actuator_acc0[outputs], source.mj.mjMINVAL)
     peak = np.where(force < 0, scale / acceleration, force)
-    rest = Muscles(np.zeros(len(kept)), np.tile([0.0, 1.0], (len(kept), 1)))
+    default = Muscles(np.zeros(len(kept)), np.tile([0.0, 1.0], (len(kept), 1)))
     rows = gains[:, None]
     return Muscles(
         np.where(gains & ~disabled, peak, 0),
-        np.where(rows, m.actuator_lengthrange[outputs], rest.length_range),
-        np.where(rows, values[:, :2], rest.scaled_range),
-        np.where(rows, values[:, 4:6], rest.active_range),
-        np.where(gains, values[:, 6], rest.largest_speed),
+        np.where(rows, m.actuator_lengthrange[outputs], default.length_range),
+        np.where(rows, values[:, :2], default.scaled_range),
+        np.where(rows, values[:, 4:6], default.active_range),
+        np.where(gains, values[:, 6], default.largest_speed),
         np.where(gains & biases, values[:, 7], 0),
-        np.where(gains, values[:, 8], rest.eccentric_peak),
+        np.where(gains, values[:, 8], default.eccentric_peak),
     )
 
 

@@ -1,4 +1,4 @@
-"""Inertias, velocities and contact forces of MuJoCo's bodies, as MuJoCo states them."""
+"""Inertias, velocities and contact forces of MuJoCo's bodies, in the axes and order of MuJoCo."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from .source import Source
 class MujocoBodies(eqx.Module):
     """The bodies of MuJoCo, with their quantities about the centers of mass of their trees.
 
-    The names of methods are the names of MuJoCo's `mjData`. Their results have one row for each
-    body of MuJoCo except the world: row i is for body i + 1. MuJoCo expresses them in world axes,
-    about the center of mass of the whole tree of the body, which begins at a child of the world.
+    The methods have the names of fields of MuJoCo's `mjData`. Their results have one row for each
+    body of MuJoCo except the world: row i is for body i + 1. The results are in world axes, about
+    the center of mass of the whole tree of the body. A tree begins at a child of the world.
 
     - `inertia` (n, 10): the inertias in the frames of the bodies, as in `Link`. Here a body without
-      joints has its own inertia; `Model.inertia` adds it to the body to which it is fixed. So a
-      change of `Model.inertia` does not change these inertias;
+      joints has a row; in `Model.inertia`, the inertia of this body is part of the body to which it
+      is fixed. A change of `Model.inertia` does not change these inertias;
     - `frames` (n,), static: the index of the frame of each body, `Imported.body_frames`;
-    - `roots` (n,), static: the row of the first body of its tree.
+    - `roots` (n,), static: for each body, the row of the first body of its tree.
     """
 
     inertia: Float[arguments.Parameter, "n 10"]
@@ -53,9 +53,10 @@ class MujocoBodies(eqx.Module):
     roots: tuple[int, ...] = eqx.field(static=True)
 
     def cinert(self, model: Model, q: ArrayLike | Kinematics) -> Float[Array, "n 10"]:
-        """The inertias `[xx, yy, zz, xy, xz, yz, m c, m]`, with c relative to the center of mass.
+        """The inertias `[xx, yy, zz, xy, xz, yz, m c, m]`, in kg m^2, kg m and kg.
 
-        `q` (nq,) or its `Kinematics`. In kg m^2, kg m and kg.
+        c is the center of mass of the body, relative to the center of mass of the tree. `q` (nq,)
+        or its `Kinematics`.
         """
         _, X_CF = self._poses(model, forward_kinematics(model, q))
         inertia = transform_inertia(X_CF, jnp.asarray(self.inertia, model.dtype))
@@ -84,8 +85,8 @@ class MujocoBodies(eqx.Module):
         - `step`: the result of `contact_step` for the scene, and `dt` in s its duration.
 
         In N m and N. They are the forces of jaxrbd's contacts in the convention of MuJoCo. Rows of
-        bodies that are fixed to the world are zero. Raises ArgumentError for a step of a scene with
-        another number of contacts.
+        bodies that are fixed to the world are zero, except for mocap bodies and bodies that they
+        carry. Raises ArgumentError for a step of a scene with another number of contacts.
         """
         require_step_of(scene, step)
         scene, dt = scene_for(model, scene), arguments.number(model, dt, "dt")
@@ -104,7 +105,7 @@ class MujocoBodies(eqx.Module):
         return swap_halves(total)
 
     def _poses(self, model: Model, kinematics: Kinematics) -> tuple[Places, Pose]:
-        """The frames of the bodies, and their poses relative to the centers of mass."""
+        """The frames of the bodies, and their poses relative to the trees' centers of mass."""
         places, roots = find_places(model, kinematics, self.frames), np.array(self.roots, int)
         (R, p), p_WR = places.X
         X = Pose(R, (p - p[roots]) + (p_WR - p_WR[roots]))  # relative to the first body of the tree

@@ -53,7 +53,8 @@ class MujocoCoordinates(eqx.Module):
 
     Static fields: `q_index` (nq_mujoco,) and `v_index` (nv_mujoco,) are the indices in MuJoCo of
     the coordinates and velocities of all joints of the model, in the order of the model. `free` has
-    two positions in these tuples for each free joint: of its quaternion, and of its first velocity.
+    two positions for each free joint: of its quaternion in `q_index`, and of its first velocity in
+    `v_index`.
     """
 
     q_index: tuple[int, ...] = eqx.field(static=True)
@@ -77,7 +78,7 @@ class MujocoCoordinates(eqx.Module):
         """MuJoCo's acceleration for q (nq,), v (nv,) and a (nv,)."""
         q, v = arguments.configuration(model, q), arguments.velocity(model, v)
         rates = joint_rate_derivatives(model, q, v, arguments.velocity(model, a, "a"))
-        classical = rates + self._turning(joint_rates(model, q, v))
+        classical = rates + self._cross_products(joint_rates(model, q, v))
         return self._world_axes(model, q, classical)[_inverse(self.v_index)]
 
     def qfrc(self, model: Model, q: ArrayLike, tau: ArrayLike) -> Float[Array, " nv_mujoco"]:
@@ -140,7 +141,7 @@ class MujocoCoordinates(eqx.Module):
     ) -> Float[Array, " nv"]:
         """The acceleration (nv,) for q (nq,), v (nv,) and MuJoCo's acceleration.
 
-        `qpos` instead of q, and `qvel` instead of v. Raises ArgumentError unless exactly one of
+        `qpos` may replace q, and `qvel` may replace v. Raises ArgumentError unless exactly one of
         each pair is given.
         """
         q, qacc = self._configuration(model, q, qpos), _given(qacc, "qacc")
@@ -148,7 +149,7 @@ class MujocoCoordinates(eqx.Module):
         v = self.v(model, q, qvel) if v is None else arguments.velocity(model, v)
         all_joints = self._sized(model, qacc, "qacc", self.v_index)[np.array(self.v_index, int)]
         classical = self._body_axes(model, q, all_joints)
-        rates = classical - self._turning(joint_rates(model, q, v))
+        rates = classical - self._cross_products(joint_rates(model, q, v))
         return independent_entries(model, rates, "v")
 
     def tau(
@@ -207,7 +208,7 @@ class MujocoCoordinates(eqx.Module):
         return np.array([first for _, first in self.free], int)[:, None] + offset + np.arange(3)
 
     def _world_axes(self, model: Model, q: Array, x: Array) -> Array:
-        """`x`, along its first axis, with the linear parts of the free joints in world axes."""
+        """`x` (nv_mujoco, ...), with the linear parts of the free joints in world axes."""
         if not self.free:
             return x
         R, index = self._rotations(model, q), self._velocity_indices()
@@ -222,7 +223,7 @@ class MujocoCoordinates(eqx.Module):
             return x.at[index].set(matmul(jnp.swapaxes(R, 1, 2), x[index]))
         return x.at[index].set(inverse_rotate(R, x[index]))
 
-    def _turning(self, rates: Array) -> Array:
+    def _cross_products(self, rates: Array) -> Array:
         """`w x v` in the linear parts of the free joints, and zero elsewhere."""
         if not self.free:
             return jnp.zeros_like(rates)

@@ -1,4 +1,4 @@
-"""Armature and damping of the dofs of a compiled MuJoCo model, with those of actuators."""
+"""Armature and damping of the dofs of a compiled MuJoCo model and of its actuators."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def without_zero_terms(coefficients: np.ndarray) -> np.ndarray:
 
 
 def _reflected(source: Source, field: str, width: int = 1) -> np.ndarray:
-    """The sum (nv, width) over the actuators of each hinge or slide of gear^2 times a parameter."""
+    """Sums (nv, width) of gear^2 times a parameter, over the actuators of each hinge or slide."""
     out = np.zeros((source.m.nv, width))
     n = len(source.actuators)
     values = source.field(field, np.zeros((n, width))).reshape(n, width)

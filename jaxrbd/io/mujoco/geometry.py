@@ -26,7 +26,8 @@ from .source import Source
 SHAPES = ("sphere", "capsule", "box", "cylinder", "ellipsoid", "mesh")
 GROUNDS = ("plane", "hfield")
 
-# The friction of sliding, of torsion and of rolling acts in contacts of more than these condims.
+# The friction of sliding, of torsion and of rolling acts in contacts whose condim is larger than
+# the entry.
 CONDIMS = (1, 3, 4)
 # The least coefficient of sliding friction in MuJoCo (mjMINMU).
 LEAST_FRICTION = 1e-5
@@ -47,7 +48,7 @@ class Candidates(NamedTuple):
     pair: np.ndarray
 
     def select(self, rows: np.ndarray) -> Candidates:
-        """The pairs of a mask (n,)."""
+        """The pairs for which a mask (n,) is true."""
         return Candidates(self.geoms[rows], self.pair[rows])
 
 
@@ -66,9 +67,9 @@ def read_scene(source: Source) -> ReadScene:
     """The scene of all geoms that can touch.
 
     The ground is the first height field of the world or, without one, the first plane. Other planes
-    are half-spaces, and the shapes of mocap bodies are in the frames of these bodies.
-    Shapes touch the ground as in `Scene.from_shapes`, and each other as in `collision_pairs`. A
-    mesh is replaced by its convex hull, as in MuJoCo.
+    are half-spaces, and the shapes of mocap bodies are in the frames of these bodies. Shapes touch
+    the ground as in `Scene.from_shapes`, and each other as in `collision_pairs`. A mesh is replaced
+    by its convex hull, as in MuJoCo.
     """
     m = source.m
     if source.disabled("CONTACT", "CONSTRAINT"):
@@ -122,17 +123,17 @@ def read_scene(source: Source) -> ReadScene:
     contact_pairs = pairs_and_ground(both, spheres.others)
     counts = np.array(spheres.counts, int)
 
-    def of_contacts(x: np.ndarray) -> np.ndarray:
-        """A value of each pair of geoms, for the contacts of the scene."""
+    def per_contact(x: np.ndarray) -> np.ndarray:
+        """The values of the pairs of geoms, one for each contact of the scene."""
         x_ground, x_pairs = np.split(x, [len(on_surface)])
         x_pairs = np.repeat(np.append(x_pairs, x_ground[counts == 0]), contact_pairs.counts)
         return np.append(np.repeat(x_ground, counts), x_pairs)
 
     material = Material(
-        friction=of_contacts(friction[:, 0]),
-        margin=of_contacts(margin) if margin.any() else 0.0,
-        torsional=of_contacts(friction[:, 1]) if torsional or rolling else None,
-        rolling=of_contacts(friction[:, 2]) if rolling else None,
+        friction=per_contact(friction[:, 0]),
+        margin=per_contact(margin) if margin.any() else 0.0,
+        torsional=per_contact(friction[:, 1]) if torsional or rolling else None,
+        rolling=per_contact(friction[:, 2]) if rolling else None,
     )
     scene = Scene(
         spheres.frames, spheres.radii, spheres.centres, surface, material, pairs=contact_pairs
@@ -188,9 +189,9 @@ def _unsupported_robots(
 def _shapeless_contacts(
     source: Source, found: Candidates, shapeless: np.ndarray, on_ground: np.ndarray
 ) -> list[str]:
-    """Texts about the contacts of geoms without a shape here.
+    """Texts about the contacts of geoms that are no shapes of jaxrbd.
 
-    - `shapeless` (n, 2): whether a geom has none of these shapes and is not the ground;
+    - `shapeless` (n, 2): whether a geom has none of the `SHAPES` and is not the ground;
     - `on_ground` (n,): whether the contact is a contact with the ground.
     """
     rows, sides = np.nonzero(shapeless)
@@ -239,7 +240,7 @@ def _contact_texts(
 def _shapes(
     source: Source, geoms: list[int], moves: np.ndarray
 ) -> tuple[list[PlacedShape], list[str]]:
-    """The shapes of geoms, and a text about the meshes that have fewer vertices in their place."""
+    """The shapes of geoms, and a text about the meshes whose hulls have fewer vertices."""
     shapes, simplified = [], []
     hulls: dict[int, tuple[Shape, float]] = {}  # by mesh: many geoms can have one mesh
     for geom in geoms:
@@ -321,7 +322,7 @@ def _candidates(source: Source) -> Candidates:
 
 
 def _products(classes: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """For each pair of classes, all pairs of an element of the one and an element of the other.
+    """For each pair of classes, all pairs of an element of one class and an element of the other.
 
     The result (n, 2) is sorted.
 
@@ -340,7 +341,7 @@ def _products(classes: np.ndarray, pairs: np.ndarray) -> np.ndarray:
 
 
 def _keys(pairs: np.ndarray) -> np.ndarray:
-    """One number (n,) per pair (n, 2) of ids, in any order."""
+    """One number (n,) per pair (n, 2) of ids, the same for both orders of the two ids."""
     return (np.min(pairs, axis=1).astype(np.int64) << 32) + np.max(pairs, axis=1)
 
 
@@ -374,7 +375,7 @@ def _refined(heights: np.ndarray) -> np.ndarray:
 
 
 def _margins(source: Source, geoms: np.ndarray) -> np.ndarray:
-    """The distance (n,) below which the geoms (n, 2) touch, by the rule of this MuJoCo.
+    """The distance (n,) below which the geoms (n, 2) touch, by the rule of the installed MuJoCo.
 
     From version 3.9 on, it is the sum of the margins. Before, it was the larger margin and, before
     version 3.5, the gap was subtracted.
@@ -403,8 +404,9 @@ def _materials(
     """The friction and the margin of each contact with the ground, then of each pair.
 
     MuJoCo combines the parameters of two geoms, or takes the parameters of an explicit pair. The
-    friction (n, 3) has the coefficients of sliding, of torsion and of rolling, where the contact
-    has this friction (its condim). The third result has texts about features without a counterpart.
+    friction (n, 3) has the coefficients of sliding, of torsion and of rolling; a coefficient that
+    the condim of the contact does not include is zero. The third result has texts about features
+    without a counterpart.
     """
     m = source.m
     geoms, pair = (np.concatenate(x) for x in zip(touching, pairs))
@@ -425,7 +427,7 @@ def _materials(
     condim[explicit] = m.pair_dim[ids]
     sticky[explicit] = source.field("pair_adhesion", np.zeros(m.npair))[ids] != 0
     friction[condim[:, None] <= CONDIMS] = 0.0
-    # Contacts with moments need a sliding friction; MuJoCo takes at least this one too.
+    # Contacts with moments need sliding friction; MuJoCo uses at least this coefficient too.
     moments = np.any(friction[:, 1:], axis=1)
     friction[moments, 0] = np.maximum(friction[moments, 0], LEAST_FRICTION)
     # The pair of coefficients for two directions, (sliding, sliding) and (rolling, rolling).
@@ -437,8 +439,8 @@ def _materials(
         source.omit(f"pair of the geoms {first!r} and {second!r}: anisotropic friction")
 
     features: dict[str, list[int]] = {}  # the contacts with each feature
-    having = {"surfacevel": moving, "adhesion": sticky, "a negative margin": margin < 0}
-    for feature, is_present in having.items():
+    masks = {"surfacevel": moving, "adhesion": sticky, "a negative margin": margin < 0}
+    for feature, is_present in masks.items():
         if is_present.any():
             features[feature] = np.flatnonzero(is_present).tolist()
     texts = []

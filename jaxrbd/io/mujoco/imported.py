@@ -127,9 +127,9 @@ class Imported(NamedTuple):
             past, delayed = delay.push(past, control)  # once per time step
             activation, filtered = filter.push(activation, delayed, dt)
 
-        A delay is interpolated between two controls or, where `delays_hold`, it is the last control
-        that is old enough, as the attribute `interp` of the file says. Raises ArgumentError for a
-        dt that is not positive, or traced.
+        A delayed control is interpolated between two controls or, where `delays_hold` is true, is
+        the last control that is old enough, as the attribute `interp` of the file says. Raises
+        ArgumentError for a dt that is not positive, or traced.
         """
         step = arguments.known(dt)
         if step is None or np.ndim(step) or not step > 0:
@@ -137,7 +137,7 @@ class Imported(NamedTuple):
         if not np.any(self.delays):
             return None
         lags = self.delays / float(step)
-        # A delay that is a multiple of dt but for rounding errors has a lag of whole steps.
+        # A delay that is a multiple of dt, except for rounding errors, has a lag of whole steps.
         lags = np.where(np.abs(lags - np.round(lags)) < 1e-4, np.round(lags), lags)
         lags = np.where(np.array(self.delays_hold, bool), np.ceil(lags), lags)
         return Delay(lags, max(1, int(np.ceil(np.max(lags)))))
@@ -255,11 +255,12 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
     - `mimic`: whether an equality of two joints makes the first joint follow the second joint, with
       a `Mimic` or a `Follow`. Otherwise the equality is one of `constraints`.
 
-    The forces and the acceleration of MuJoCo without contacts and constraints are
+    The forces and the acceleration of MuJoCo without contacts and constraints are, with the fields
+    of the result,
 
         activation, filtered = filter.push(activation, control, dt)
         tau = actuators(model, q, v, filtered) + passive(model, q, v)
-        a = tendon_dynamics(model.with_dissipation(), robot.tendons, q, v, tau)
+        a = tendon_dynamics(model.with_dissipation(), tendons, q, v, tau)
 
     if no joint has `frictionloss`. Without tendons, `forward_dynamics` gives this acceleration. The
     following parameters have another meaning in MuJoCo:

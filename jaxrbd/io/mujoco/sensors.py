@@ -59,9 +59,9 @@ _STATES = {"clock": "time", "e_kinetic": "kinetic_energy", "e_potential": "poten
 def read_sensors(
     source: Source, sites: Mapping[str, str], actuators: Sequence[str], follows: bool
 ) -> RobotSensors:
-    """The sensors of the file, and the reasons why others are left out.
+    """The sensors of the file, and the reasons why some sensors are left out.
 
-    `sites`: the frame of each site; `actuators`: the names of those that were read; `follows`:
+    `sites`: the frame of each site; `actuators`: the names of the read actuators; `follows`:
     whether joints follow others. A sensor changes no motion, so a sensor without a counterpart is
     no reason to refuse a file.
     """

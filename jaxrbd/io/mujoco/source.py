@@ -87,7 +87,7 @@ class Source:
 
     @property
     def passive_disabled(self) -> bool:
-        """Whether flags disable all passive forces: in MuJoCo, two flags together, or one flag."""
+        """Whether all passive forces are disabled: by PASSIVE, or by SPRING and DAMPER together."""
         return self.disabled("PASSIVE") or (self.disabled("SPRING") and self.disabled("DAMPER"))
 
     def enabled(self, flag: str) -> bool:
@@ -181,7 +181,9 @@ class Source:
         """The range of a joint or a tendon without its margin.
 
         MuJoCo's limit acts where the distance from the end of the range is less than the margin.
-        The range of a ball joint is an angle, which has no lower limit.
+        The range of a ball joint is an angle, which has no lower limit. The range is returned with
+        its margin, and a text is added to `omitted`, if the margin leaves nothing of the range.
+
         `kind`: "jnt" or "tendon"; `name`: what a message calls the element.
         """
         lower, upper = getattr(self.m, f"{kind}_range")[index].tolist()
@@ -197,7 +199,7 @@ class Source:
 
     @functools.cached_property
     def carriers(self) -> np.ndarray:
-        """For each body the mocap body that it is, or that carries it; 0 for other bodies."""
+        """For each body, the mocap body that carries it, or 0. A mocap body carries itself."""
         carriers = np.where(self.m.body_mocapid >= 0, np.arange(self.m.nbody), 0)
         for body in range(1, self.m.nbody):
             carriers[body] = carriers[body] or carriers[self.m.body_parentid[body]]

@@ -66,7 +66,7 @@ def read_tendons(source: Source, sites: dict[str, str]) -> Tendons:
             if not source.disabled(*_FIELDS["tendon_damping"]):
                 properties["damping"][tendon] += square * damping[actuator]
     for name, values in properties.items():
-        # Of the coefficients of a stiffness, only the first one may not be negative.
+        # The first coefficient of a stiffness may not be negative; the others may be negative.
         columns = values if values.ndim == 2 else values[:, None]
         checked = columns[:, :1] if name == "stiffness" else columns
         for tendon in np.flatnonzero((checked < 0).any(axis=1)):
@@ -112,7 +112,7 @@ def _property(source: Source, field: str, *width: int) -> np.ndarray:
 
 
 def _side(source: Source, site: int, body: int, sites: dict[str, str]) -> PathPoint:
-    """A side site; if it is on the body of the shape, as a point in the frame of the body."""
+    """A side site. On the body of the wrapping shape, it is a point in the frame of this body."""
     if body > 0 and source.m.site_bodyid[site] == body:
         return PathPoint(source.bodies[body], source.m.site_pos[site].copy())
     if body == 0 and source.m.site_bodyid[site] == 0:
