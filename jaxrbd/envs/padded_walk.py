@@ -24,15 +24,17 @@ from .randomisation import Randomised
 class PaddedWalk(LeggedEnv):
     """Several robots with legs follow commands: one program, and one policy for all of them.
 
-    - `walkers`: the environments of the robots, such as `QuadrupedTrot()` or `MjcfWalk(path)`. The
-      task is that of the first one; all have a gait, or none;
-    - action (n,): one entry per joint of the common tree of the robots (`jaxrbd.padded`), after the
-      base. As in the environment of each robot; the entries of other joints have no effect;
-    - observation (12 + 4 n + 3,), or with a gait (12 + 4 n + 5,): as for `QuadrupedJoystick` and
+    - `walkers`: the environments of the robots, such as `QuadrupedTrot()` or `MjcfWalk(path)`.
+      Either all have a gait, or none;
+    - action (n,): one entry per joint after the base of the common tree of the robots
+      (`jaxrbd.padded`), with the meaning of the environment of the robot. The entries of joints
+      that the robot does not have have no effect;
+    - observation (12 + 4 n,), or with a gait (14 + 4 n,): as for `QuadrupedJoystick` and
       `QuadrupedTrot`, with zeros for joints that the robot does not have; then, at the end, 1 for
       each joint that it has and 0 for the others, (n,);
-    - physics: a `LeggedPhysics`; parameters: a `LeggedParams`. `default_params` are those of the
-      first robot, and `params_of_all` those of any number of environments with different robots.
+    - physics: a `LeggedPhysics`; parameters: a `LeggedParams`. `default_params` returns the
+      parameters for the first robot, and `params_of_all` those for any number of environments with
+      different robots.
 
     Raises ArgumentError, which names the robot, for an environment that is no `LeggedEnv`, for
     robots with springs, tendons or constraints, and for robots with other reward terms.

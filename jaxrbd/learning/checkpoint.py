@@ -74,10 +74,10 @@ def load_checkpoint(path: str | os.PathLike[str], like: Any) -> Any:
 
 
 def load_fields(path: str | os.PathLike[str], like: dict[str, Any]) -> dict[str, Any]:
-    """Those of some fields that a checkpoint has, whose pytree is a named tuple.
+    """Some fields of a checkpoint whose pytree is a named tuple, without fields that it lacks.
 
-    `like`: for each field a pytree with its structure, shapes and dtypes. Errors as in
-    `load_checkpoint`.
+    `like`: the names of the fields, each with a pytree of the structure, shapes and dtypes of the
+    field. Errors as in `load_checkpoint`.
     """
     stored, found = _stored(path), {}
     for field, tree in like.items():
