@@ -199,16 +199,16 @@ class Env(abc.ABC):
         action = jnp.zeros(self.action_size, params.model.dtype)
         zero = jnp.zeros((), params.model.dtype)
         shapes = jax.eval_shape(lambda: self._weighted(params, physics, action, physics))
-        never = jnp.zeros((), bool)
+        false = jnp.zeros((), bool)
         return State(
             physics=physics,
             observation=observation,
             reward=zero,
             reward_terms=dict.fromkeys(shapes, zero),
-            terminated=never,
-            truncated=never,
+            terminated=false,
+            truncated=false,
             final_observation=observation,
-            diverged=never,
+            diverged=false,
             steps=jnp.zeros((), jnp.int32),
             key=key,
         )
@@ -228,14 +228,14 @@ class Env(abc.ABC):
         action = _checked_action(self, params.model, action)
         key = arguments.typed_keys(state.key, "state.key", 0)
         key, motion_key, sensor_key = jax.random.split(key, 3)
-        acts = _finite(action)
-        action = where(acts, action, jnp.zeros_like(action))
+        action_finite = _finite(action)
+        action = where(action_finite, action, jnp.zeros_like(action))
         physics = _apply(self.advance, params, state.physics, action, motion_key)
-        moves = acts & _finite(physics)
-        physics = where(moves, physics, state.physics)
+        physics_finite = action_finite & _finite(physics)
+        physics = where(physics_finite, physics, state.physics)
         terms = _apply(self._weighted, params, state.physics, action, physics)
         observation = _apply(self.observe, params, physics, sensor_key)
-        diverged = ~(moves & _finite((terms, observation)))
+        diverged = ~(physics_finite & _finite((terms, observation)))
         terms, observation = _finite_or_zero((terms, observation))
         failed = self.failed(params, physics)
         _check_number("the failure", failed)

@@ -98,8 +98,8 @@ class GaitPostures(NamedTuple):
         motion towards the standing feet. This place moves forward by one step length at the start
         of each half. The arguments are as for `displacements`.
         """
-        along, aside = self._pendulum(gait, time)
-        return command[:2] * along * gait[0] / 2 - aside
+        progress, sway = self._pendulum(gait, time)
+        return command[:2] * progress * gait[0] / 2 - sway
 
     def displacements(
         self, gait: Float[Array, "2"], time: Float[Array, ""], command: Float[Array, "3"]
@@ -115,9 +115,9 @@ class GaitPostures(NamedTuple):
         turned = jnp.stack([-places[:, 1], places[:, 0]], axis=1)
         # The length of a step: the way of the base while the foot stands.
         length = (command[None, :2] + command[2] * turned) * period / 2
-        along, aside = self._pendulum(gait, time)
-        ahead, rise = self._swings(gait, time)
-        level = (ahead - along)[:, None] * length + aside[None]
+        progress, sway = self._pendulum(gait, time)
+        lead, rise = self._swings(gait, time)
+        level = (lead - progress)[:, None] * length + sway[None]
         return jnp.concatenate([level, height * rise[:, None]], axis=1)
 
     def turns(
@@ -145,8 +145,8 @@ class GaitPostures(NamedTuple):
         swings = s < 1
         # In the swing, the foot moves forward by two step lengths relative to the ground, from one
         # behind to one ahead of the standing feet.
-        ahead = jnp.where(swings, s * s * (6 - 4 * s) - 1, 0)
-        return ahead, jnp.where(swings, jnp.sin(np.pi * s) ** 2, 0)
+        lead = jnp.where(swings, s * s * (6 - 4 * s) - 1, 0)
+        return lead, jnp.where(swings, jnp.sin(np.pi * s) ** 2, 0)
 
     def _pendulum(
         self, gait: Float[Array, "2"], time: Float[Array, ""]

@@ -48,7 +48,7 @@ def _x(params: MjcfParams, physics: MjcfPhysics) -> Array:
     return _qpos(params, physics)[0]
 
 
-def _x_of_mass(params: MjcfParams, physics: MjcfPhysics) -> Array:
+def _center_of_mass_x(params: MjcfParams, physics: MjcfPhysics) -> Array:
     return center_of_mass(params.model, physics.q)[0]
 
 
@@ -155,8 +155,8 @@ class _Distance:
     second: str
 
     def __call__(self, params, before, action, after):
-        apart = _place(self.first, params, after) - _place(self.second, params, after)
-        return -square_root(jnp.sum(apart**2))
+        offset = _place(self.first, params, after) - _place(self.second, params, after)
+        return -square_root(jnp.sum(offset**2))
 
 
 def _control_cost(params, before, action, after):
@@ -356,7 +356,7 @@ _TASKS: dict[str, _Task] = {
         start=(0.01, 0.01),
         draw_start=_uniform_start,
         observations=_HUMANOID,
-        forward=(1.25, _x_of_mass),
+        forward=(1.25, _center_of_mass_x),
         healthy=(5.0, _humanoid_is_healthy),
         rewards={"reward_ctrl": (0.1, _control_cost), "reward_contact": (5e-7, _contact_cost)},
     ),

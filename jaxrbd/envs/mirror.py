@@ -37,7 +37,7 @@ _SIGNS = {
     "angular_velocity": (-1, 1, -1),
     "command": (1, -1, -1),
 }
-_OF_JOINTS = ("joint_positions_minus_pose", "joint_velocities", "last_action")
+_JOINT_PARTS = ("joint_positions_minus_pose", "joint_velocities", "last_action")
 _CLOCK = "sine_and_cosine_of_gait"
 # The largest difference of motion vectors and positions. Positions are relative to the size of the
 # robot: the largest distance of a joint from the base along an axis.
@@ -105,18 +105,18 @@ def mirror_image(env: Env, params: LeggedParams | None = None, entry: str | None
 
 
 def _mirrored_parts(parts: Parts, joints: SignedPermutation, clock: int) -> SignedPermutation:
-    known = {name: SignedPermutation((0, 1, 2), of_axes) for name, of_axes in _SIGNS.items()}
-    known |= dict.fromkeys(_OF_JOINTS, joints)
+    known = {name: SignedPermutation((0, 1, 2), axis_signs) for name, axis_signs in _SIGNS.items()}
+    known |= dict.fromkeys(_JOINT_PARTS, joints)
     known[_CLOCK] = SignedPermutation((0, 1), (clock, clock))
     places, signs = [], []
     for name, size in parts:
-        of_part = known.get(re.sub(r"\[-\d+\]$", "", name))  # without the age in a history
-        if of_part is None or len(of_part.signs) != size:
+        image = known.get(re.sub(r"\[-\d+\]$", "", name))  # without the age in a history
+        if image is None or len(image.signs) != size:
             raise ArgumentError(
                 f"the part {name!r} of the observation, of size {size}, has no known mirror image"
             )
-        places += [len(signs) + place for place in of_part.places]
-        signs += of_part.signs
+        places += [len(signs) + place for place in image.places]
+        signs += image.signs
     return SignedPermutation(tuple(places), tuple(signs))
 
 

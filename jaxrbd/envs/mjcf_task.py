@@ -552,7 +552,7 @@ def _entries(
     """
     if not isinstance(names, Sequence) or isinstance(names, str):
         raise ArgumentError(f"{what} is {names!r}, expected a sequence of names")
-    of_file = (*robot.sensors.names, *dict(robot.sensors.left_out))
+    file_names = (*robot.sensors.names, *dict(robot.sensors.left_out))
     functions = what == "observations"
     or_function = " or a function" if functions else ""
     for name in names:
@@ -560,7 +560,7 @@ def _entries(
             continue
         if not isinstance(name, str):
             raise ArgumentError(f"{what} has the entry {name!r}, expected a name{or_function}")
-        if name in _STATE and name in of_file:
+        if name in _STATE and name in file_names:
             raise ArgumentError(
                 f"{name!r} in {what} is a sensor of the file, and also a part of observations: "
                 "rename the sensor"

@@ -95,17 +95,17 @@ class PaddedWalk(LeggedEnv):
         """As for one robot; the joints that the robot does not have are at rest in the posture."""
         start, has = super().initial(params, key), _has_joint(params)
         q = start.q.at[7:].set(jnp.where(has, start.q[7:], params.home[7:]))
-        return start._replace(q=q, v=start.v.at[6:].set(_own(params, start.v[6:])))
+        return start._replace(q=q, v=start.v.at[6:].set(_masked_joints(params, start.v[6:])))
 
     def advance(self, params, physics, action, key):
-        return super().advance(params, physics, _own(params, action), key)
+        return super().advance(params, physics, _masked_joints(params, action), key)
 
     def _observed(self, params, physics):
         measured, exact = super()._observed(params, physics)
         return measured, exact | {"has_joint": _has_joint(params).astype(params.model.dtype)}
 
     def terms(self, params, before, action, after):
-        terms = super().terms(params, before, _own(params, action), after)
+        terms = super().terms(params, before, _masked_joints(params, action), after)
         if self.phases is not None:
             errors = gait_errors(params, after, jnp.asarray(params.phases))
             terms["gait"] = -jnp.mean(errors, where=self._acting(params))
@@ -117,7 +117,7 @@ def _has_joint(params: LeggedParams) -> Array:
     return jnp.asarray(params.stroke) > 0
 
 
-def _own(params: LeggedParams, x: Array) -> Array:
+def _masked_joints(params: LeggedParams, x: Array) -> Array:
     """Values of the joints (n,), with zeros for the joints that the robot does not have."""
     return jnp.where(_has_joint(params), x, 0)
 

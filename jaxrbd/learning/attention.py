@@ -66,17 +66,17 @@ class AttentionNetwork(eqx.Module):
         """The actions for observations, shifted and scaled to the mean 0 and the variance 1."""
         batch, x = x.shape[:-1], x.reshape(-1, x.shape[-1])
         mask, each_joint, shared = self.settings.entries()
-        of_robot = jnp.broadcast_to(x[:, None, shared], (len(x), len(each_joint), len(shared)))
-        tokens = jnp.concatenate([x[:, each_joint], of_robot], axis=-1)
+        robot_entries = jnp.broadcast_to(x[:, None, shared], (len(x), len(each_joint), len(shared)))
+        tokens = jnp.concatenate([x[:, each_joint], robot_entries], axis=-1)
         tokens = plus(apply((self.start,), tokens), self.places)
-        has = jnp.ones(tokens.shape[:2], bool) if mask is None else x[:, mask] > ABSENT
+        has_joint = jnp.ones(tokens.shape[:2], bool) if mask is None else x[:, mask] > ABSENT
         for block in self.blocks:
-            tokens = tokens + self._attention(block, _normalised(tokens), has)
+            tokens = tokens + self._attention(block, _normalised(tokens), has_joint)
             tokens = tokens + apply(block.change, _normalised(tokens))
         found = jnp.sum(times(_normalised(tokens), self.actions), axis=-1)
         return found.reshape(*batch, len(each_joint))
 
-    def _attention(self, block: Block, tokens: Array, has: Array) -> Array:
+    def _attention(self, block: Block, tokens: Array, has_joint: Array) -> Array:
         """The change of the tokens (b, n, d) by attention to the joints that the robot has."""
         size, n, d = tokens.shape
         heads = apply((block.attention,), tokens)
@@ -84,7 +84,7 @@ class AttentionNetwork(eqx.Module):
         query, key, value = (heads[:, :, i] for i in range(3))
         scores = jnp.einsum("bihd,bjhd->bhij", query, key) / float(np.sqrt(query.shape[-1]))
         # Not minus infinity, so that the weights of a robot without joints are no NaN.
-        scores = jnp.where(has[:, None, None, :], scores, -1e9)
+        scores = jnp.where(has_joint[:, None, None, :], scores, -1e9)
         found = jnp.einsum("bhij,bjhd->bihd", jax.nn.softmax(scores), value)
         return apply((block.projection,), found.reshape(size, n, d))
 

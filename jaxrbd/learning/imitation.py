@@ -100,7 +100,7 @@ class Imitation:
         states, dtype = start(env, params, reset_key, self.batch), params.model.dtype
         for name in ("teacher", "weights"):
             if getattr(self, name) is not None:
-                self._given(name, states.observation, (self.batch, env.action_size))
+                self._result(name, states.observation, (self.batch, env.action_size))
         size = networks.observation_size(
             self.policy_observation, states.observation, "policy_observation"
         )
@@ -130,22 +130,22 @@ class Imitation:
         noise = jax.random.normal(noise_key, (self.horizon, self.batch, k), dtype)
         # The expected share of the environments that the teacher controls.
         share = jnp.maximum(1 - 2 * self._adam().progress(state.optimiser), 0)
-        by_teacher = jax.random.uniform(control_key, (self.batch, 1), dtype) < share
+        teacher_controls = jax.random.uniform(control_key, (self.batch, 1), dtype) < share
 
         def actions(observation: Observation, noise: Array) -> Array:
             name = self.policy_observation
-            by_student = act(state.policy, state.statistics, observation, noise, name)
-            taught = self._given("teacher", observation, (self.batch, k))
-            return jnp.where(by_teacher, taught, by_student)
+            student_actions = act(state.policy, state.statistics, observation, noise, name)
+            teacher_actions = self._result("teacher", observation, (self.batch, k))
+            return jnp.where(teacher_controls, teacher_actions, student_actions)
 
         states, window = roll(env, params, state.states, actions, noise)
         seen = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), window.observation)
         statistics = with_observations(state.statistics, window.observation)
         shape = self.update_steps, k
-        wanted = lax.stop_gradient(self._given("teacher", seen, shape))
+        wanted = lax.stop_gradient(self._result("teacher", seen, shape))
         weights, reported = jnp.ones_like(wanted), {}
         if self.weights is not None:
-            weights = self._given("weights", seen, shape)
+            weights = self._result("weights", seen, shape)
             valid = jnp.all((weights >= 0) & jnp.isfinite(weights))
             reported = {"weights": jnp.where(valid, jnp.mean(weights), jnp.nan)}
             weights = jnp.where(valid, weights, 0)  # so no other metric is NaN
@@ -155,9 +155,9 @@ class Imitation:
 
             def loss(mean: Any) -> Array:
                 policy = state.policy._replace(mean=mean)
-                some = jax.tree.map(lambda x: x[rows], seen)
+                samples = jax.tree.map(lambda x: x[rows], seen)
                 no_noise = jnp.zeros((len(rows), k), dtype)
-                found = act(policy, statistics, some, no_noise, self.policy_observation)
+                found = act(policy, statistics, samples, no_noise, self.policy_observation)
                 w, error = weights[rows], (found - wanted[rows]) ** 2
                 # If all weights of a sample are 0, its error is 0, not NaN.
                 total = jnp.maximum(jnp.sum(w, axis=1), jnp.finfo(dtype).tiny)
@@ -196,7 +196,7 @@ class Imitation:
         noise = jnp.zeros_like(state.policy.log_std)
         return act(state.policy, state.statistics, observation, noise, self.policy_observation)
 
-    def _given(self, name: str, observation: Observation, shape: tuple[int, int]) -> Array:
+    def _result(self, name: str, observation: Observation, shape: tuple[int, int]) -> Array:
         """The result of `teacher` or `weights`, one row per observation."""
         found = arguments.as_array(getattr(self, name)(observation), f"the result of {name}")
         if found.shape != shape:

@@ -119,8 +119,8 @@ def drawing(model: Model, packages: Packages | None = None) -> Drawing:
         if masses[body] > 0:
             ellipsoid = _inertia_ellipsoid(inertia[body])
             items.append(Item(name, "inertias", body, *ellipsoid, _INERTIA))
-    on_bodies = [i for i, parent in enumerate(model.topology.parents) if parent >= 0]
-    distances = np.linalg.norm(np.array(model.placement.p, float)[on_bodies], axis=-1)
+    child_bodies = [i for i, parent in enumerate(model.topology.parents) if parent >= 0]
+    distances = np.linalg.norm(np.array(model.placement.p, float)[child_bodies], axis=-1)
     return Drawing(tuple(items), masses, centers, float(np.max(distances, initial=0.0)))
 
 

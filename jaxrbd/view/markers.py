@@ -132,8 +132,8 @@ def targets(tasks: Sequence[Task]) -> list[Marker]:
             raise ArgumentError(f"tasks[{i}] is relative to a frame, expected one of the world")
         weights = np.asarray(getattr(task, "weights", 0.0))
         if isinstance(task, FrameTask) and np.any(weights[:3] > 0):
-            turned = np.any(weights[3:] > 0)
-            found.append(Axes(task.target) if turned else Points(np.asarray(task.target.p)))
+            has_rotation = np.any(weights[3:] > 0)
+            found.append(Axes(task.target) if has_rotation else Points(np.asarray(task.target.p)))
         elif isinstance(task, (GazeTask, ComTask)):
             found.append(Points(np.asarray(task.target)))
         else:
