@@ -89,7 +89,7 @@ def gymnasium_vector(
             self.single_action_space = gymnasium.spaces.Box(-1, 1, (env.action_size,), dtype.type)
             self.observation_space = batch_space(self.single_observation_space, size)
             self.action_space = batch_space(self.single_action_space, size)
-            self._key = _key_of(seed)
+            self._key = _seed_key(seed)
             self._step = jax.jit(lambda state, action: batch.step(values, state, action))
             self._state: State | None = None
 
@@ -97,7 +97,7 @@ def gymnasium_vector(
             if options:
                 raise ArgumentError(f"options is {options!r}, expected None: reset has no options")
             if seed is not None:
-                self._key = _key_of(seed)
+                self._key = _seed_key(seed)
             super().reset(seed=None if seed is None else int(seed))
             self._key, key = jax.random.split(self._key)
             self._state = state = reset(key)
@@ -124,7 +124,7 @@ def gymnasium_vector(
     return JaxVectorEnv()
 
 
-def _key_of(seed: Any) -> Array:
+def _seed_key(seed: Any) -> Array:
     """The random key of a seed. Raises ArgumentError for a negative seed, as Gymnasium does."""
     if arguments.is_integer(seed) and seed < 0:
         raise ArgumentError(f"seed is {seed}, expected an integer of 0 or more")

@@ -191,17 +191,17 @@ class GaitPostures(NamedTuple):
         as for `joint_positions`.
         """
 
-        def at(time, command):
+        def positions(time, command):
             return self.joint_positions(gait, time, command, home)
 
-        found = _at_extremes(at, gait, command)
+        found = _extremes(positions, gait, command)
         return found.reshape(-1, found.shape[-1])
 
     @jax.jit
     def _extreme_displacements(
         self, gait: Float[Array, "2"], command: Float[Array, "3"]
     ) -> Float[Array, "commands moments f 3"]:
-        return _at_extremes(functools.partial(self.displacements, gait), gait, command)
+        return _extremes(functools.partial(self.displacements, gait), gait, command)
 
     def check_command(self, gait: Float[Array, "2"], command: Float[Array, "3"]) -> None:
         """Raise ArgumentError if a foot leaves the grid for commands within +- `command`.
@@ -232,7 +232,7 @@ class GaitPostures(NamedTuple):
         return corners
 
 
-def _at_extremes(
+def _extremes(
     function: Callable[[Array, Array], Array], gait: Float[Array, "2"], command: Float[Array, "3"]
 ) -> Float[Array, "commands moments ..."]:
     """A function of time and command at 16 times of a period, and for 27 commands.

@@ -76,8 +76,9 @@ def mirror_image(env: Env, params: LeggedParams | None = None, entry: str | None
 
     In the posture `home`, the robot looks the same in the mirror. The function compares the axes
     and places of the joints, the masses and centres of mass of their bodies, the strokes, the gains
-    and the largest forces, and with a gait the feet. The joints have one degree of freedom. The gait of the image may be
-    half a period later: the sine and the cosine of the gait then change their signs.
+    and the largest forces, and with a gait the feet. The joints have one degree of freedom. The
+    gait of the image may be half a period later: the sine and the cosine of the gait then change
+    their signs.
 
     Raises ArgumentError, which names the joint, the foot or the part of the observation, for a
     robot or an environment that has no mirror image.

@@ -619,7 +619,7 @@ def _uniform_start(params: MjcfParams, key: Array) -> tuple[Array, Array]:
     """The configuration and the velocity at the start; see `MjcfParams.start`."""
     model, (joints, speed) = params.model, params.start
     joint_key, speed_key = jax.random.split(key)
-    width = jnp.where(_on_free_joints(model), 0, joints)
+    width = jnp.where(_free_joint_mask(model), 0, joints)
     q = integrate(model, params.home, uniform(joint_key, width))
     v = params.home_velocity + uniform(speed_key, jnp.full(model.nv, speed, model.dtype))
     return q, v
@@ -691,7 +691,7 @@ def _control_ranges(
     return ranges
 
 
-def _on_free_joints(model: Model) -> np.ndarray:
+def _free_joint_mask(model: Model) -> np.ndarray:
     """Whether each velocity (nv,) is one of a free joint."""
     free = np.zeros(model.nv, bool)
     for name in model.joint_names:

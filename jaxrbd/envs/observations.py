@@ -138,9 +138,9 @@ class History(_OtherObservations):
     - physics: a `HistoryPhysics`; parameters, actions and rewards: those of `env`.
 
     An observation keeps its noise while it is in the history. If observations are dicts, the noise
-    of all entries is drawn once per step. An entry that is not finite ends the episode, as in `env`, and is 0 in
-    the history. Raises ArgumentError for a length below 1, for an entry that the observations do
-    not have, and for an observation or entry that is no vector of floats.
+    of all entries is drawn once per step. An entry that is not finite ends the episode, as in
+    `env`, and is 0 in the history. Raises ArgumentError for a length below 1, for an entry that the
+    observations do not have, and for an observation or entry that is no vector of floats.
     """
 
     env: Env

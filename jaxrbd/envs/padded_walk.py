@@ -56,7 +56,7 @@ class PaddedWalk(LeggedEnv):
             if (walker.phases is None) != (self.walkers[0].phases is None):
                 raise ArgumentError(f"walkers[{i}] and walkers[0] differ in having a gait")
         object.__setattr__(self, "walkers", tuple(self.walkers))
-        params = _params_of_each(self.walkers)
+        params = _walker_params(self.walkers)
         model = params.model
         found = {
             "action_size": model.nv - 6,
@@ -67,7 +67,7 @@ class PaddedWalk(LeggedEnv):
             object.__setattr__(self, name, value)
 
     def default_params(self) -> LeggedParams:
-        return jax.tree.map(lambda x: x[0], _params_of_each(self.walkers))
+        return jax.tree.map(lambda x: x[0], _walker_params(self.walkers))
 
     def params_of_all(self, size: int) -> Randomised:
         """The parameters of `size` environments with the robots in turn, as `randomise` returns.
@@ -76,7 +76,7 @@ class PaddedWalk(LeggedEnv):
         """
         arguments.require_counts(size=size)
         index = np.arange(size) % len(self.walkers)
-        params = jax.tree.map(lambda x: x[index], _params_of_each(self.walkers))
+        params = jax.tree.map(lambda x: x[index], _walker_params(self.walkers))
         return Randomised(params, jax.tree.map(lambda _: 0, params))
 
     def robots(self) -> PaddedRobots:
@@ -93,8 +93,8 @@ class PaddedWalk(LeggedEnv):
 
     def initial(self, params, key):
         """As for one robot; the joints that the robot does not have are at rest in the posture."""
-        start, has = super().initial(params, key), _has_joint(params)
-        q = start.q.at[7:].set(jnp.where(has, start.q[7:], params.home[7:]))
+        start, has_joint = super().initial(params, key), _has_joint(params)
+        q = start.q.at[7:].set(jnp.where(has_joint, start.q[7:], params.home[7:]))
         return start._replace(q=q, v=start.v.at[6:].set(_masked_joints(params, start.v[6:])))
 
     def advance(self, params, physics, action, key):
@@ -122,7 +122,7 @@ def _masked_joints(params: LeggedParams, x: Array) -> Array:
     return jnp.where(_has_joint(params), x, 0)
 
 
-def _params_of_each(walkers: Sequence[LeggedEnv]) -> LeggedParams:
+def _walker_params(walkers: Sequence[LeggedEnv]) -> LeggedParams:
     """The parameters of several environments in the tree of their robots, with a first axis."""
     each = [walker.default_params() for walker in walkers]
     for params in each:
@@ -156,8 +156,8 @@ def _params_of_each(walkers: Sequence[LeggedEnv]) -> LeggedParams:
         "stroke": robots.velocities(strokes)[:, 6:],
         "phases": None if phases is None else jnp.asarray(phases, dtype),
     }
-    rest = [params._replace(**dict.fromkeys(special)) for params in each]
-    return jax.tree.map(lambda *x: jnp.stack(x), *rest)._replace(**special)
+    shared = [params._replace(**dict.fromkeys(special)) for params in each]
+    return jax.tree.map(lambda *x: jnp.stack(x), *shared)._replace(**special)
 
 
 def _check(params: LeggedParams, first: LeggedParams) -> None:

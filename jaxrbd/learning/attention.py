@@ -30,9 +30,9 @@ from ..errors import ArgumentError
 from ..model import arguments
 from .networks import Layer, apply, network
 
-# With the mean m and the standard deviation s of an entry of the mask, the normalised entry is -m / s
-# for a joint that the robot does not have, and (1 - m) / s otherwise. The latter is zero for a joint
-# that all robots have.
+# With the mean m and the standard deviation s of an entry of the mask, the normalised entry is
+# -m / s for a joint that the robot does not have, and (1 - m) / s otherwise. The latter is zero for
+# a joint that all robots have.
 ABSENT = -1e-3
 
 

@@ -1,11 +1,11 @@
 """Imitation: a policy, the student, learns the actions of another policy, the teacher.
 
 The student learns in states that it reaches itself. It can have another network than the teacher,
-or other observations. An update simulates n environments for h steps. In the first half of the training, the
-teacher controls some of the environments: each one with a probability that falls linearly from 1 to
-0. The student controls the other environments. Then the student is fitted to the actions of the
-teacher for all observations of the window, also where the student controlled the environment. The
-loss is
+or other observations. An update simulates n environments for h steps. In the first half of the
+training, the teacher controls some of the environments: each one with a probability that falls
+linearly from 1 to 0. The student controls the other environments. Then the student is fitted to the
+actions of the teacher for all observations of the window, also where the student controlled the
+environment. The loss is
 
     L = mean over samples ( sum_j w_j (a_j - b_j)^2 / sum_j w_j ),
 
@@ -139,13 +139,13 @@ class Imitation:
             return jnp.where(teacher_controls, teacher_actions, student_actions)
 
         states, window = roll(env, params, state.states, actions, noise)
-        seen = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), window.observation)
+        observations = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), window.observation)
         statistics = with_observations(state.statistics, window.observation)
         shape = self.update_steps, k
-        wanted = lax.stop_gradient(self._result("teacher", seen, shape))
-        weights, reported = jnp.ones_like(wanted), {}
+        targets = lax.stop_gradient(self._result("teacher", observations, shape))
+        weights, reported = jnp.ones_like(targets), {}
         if self.weights is not None:
-            weights = self._result("weights", seen, shape)
+            weights = self._result("weights", observations, shape)
             valid = jnp.all((weights >= 0) & jnp.isfinite(weights))
             reported = {"weights": jnp.where(valid, jnp.mean(weights), jnp.nan)}
             weights = jnp.where(valid, weights, 0)  # so no other metric is NaN
@@ -155,10 +155,10 @@ class Imitation:
 
             def loss(mean: Any) -> Array:
                 policy = state.policy._replace(mean=mean)
-                samples = jax.tree.map(lambda x: x[rows], seen)
+                samples = jax.tree.map(lambda x: x[rows], observations)
                 no_noise = jnp.zeros((len(rows), k), dtype)
                 found = act(policy, statistics, samples, no_noise, self.policy_observation)
-                w, error = weights[rows], (found - wanted[rows]) ** 2
+                w, error = weights[rows], (found - targets[rows]) ** 2
                 # If all weights of a sample are 0, its error is 0, not NaN.
                 total = jnp.maximum(jnp.sum(w, axis=1), jnp.finfo(dtype).tiny)
                 return jnp.mean(jnp.sum(w * error, axis=1) / total)
@@ -167,7 +167,7 @@ class Imitation:
             found = self._adam().step(gradient, optimiser, mean)
             return (found.params, found.state), (error, found.gradient_norm)
 
-        rows = shuffled(order_key, len(wanted), self.epochs, self.minibatches)
+        rows = shuffled(order_key, len(targets), self.epochs, self.minibatches)
         (mean, optimiser), (errors, norms) = lax.scan(
             step, (state.policy.mean, state.optimiser), rows
         )

@@ -2,11 +2,11 @@
 
 The action of a `Symmetric` policy for the mirror image of a state is the mirror image of its action
 for the state. This is right for walking, where the two sides take turns. It is wrong where one side
-must be chosen. For example, a swing-up to the left and one to the right are equally good at some states,
-and there the best action changes abruptly. A continuous policy changes its action steeply near some
-boundary, and the gradient through the physics does not move this boundary to the right states. With
-the setting `mirror_observation` of `Shac`, the policy acts for the observation or for its mirror
-image, whichever has the higher value of the critic. The training does not change.
+must be chosen. For example, a swing-up to the left and one to the right are equally good at some
+states, and there the best action changes abruptly. A continuous policy changes its action steeply
+near some boundary, and the gradient through the physics does not move this boundary to the right
+states. With the setting `mirror_observation` of `Shac`, the policy acts for the observation or for
+its mirror image, whichever has the higher value of the critic. The training does not change.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Symmetric:
 
     The mean of the action before tanh, for a normalised observation x, is `(f(x) + A f(O x)) / 2`,
     with the images O and A of observations and actions. So the action for `O x` is the image of the
-    action for x. The normalisation is symmetric only as far as the observations of the training are.
+    action for x. The normalisation is as symmetric as the observations of the training.
 
     A call raises ArgumentError if the sizes of observations or actions are not those of the mirror.
     """

@@ -35,19 +35,19 @@ def export_policy(training: Training, path: str | os.PathLike[str], params: Any 
 
     The graph has the input `observation` (batch, m) and the output `action` (batch, k), in float32.
     The input is the observation of the environment, because the graph contains the normalisation.
-    If observations are dicts, the input is their entry `policy_observation`. `policy_description` lists the
-    content of the JSON file. The bytes of both files depend only on the training and on the version
-    of jaxrbd.
+    If observations are dicts, the input is their entry `policy_observation`. `policy_description`
+    lists the content of the JSON file. The bytes of both files depend only on the training and on
+    the version of jaxrbd.
 
     Raises ArgumentError for another ending, a folder that does not exist, a folder in place of a
     file, without the package onnx (`pip install onnx`), and as `policy_description`; OSError if a
     file cannot be written.
     """
-    other = checked_paths(path)[1]
+    json_path = checked_paths(path)[1]
     graph = _onnx_bytes(policy_arrays(training))
     description = json.dumps(policy_description(training, params), indent=2, allow_nan=False)
     replace_file(path, graph)
-    replace_file(other, description.encode("ascii") + b"\n")
+    replace_file(json_path, description.encode("ascii") + b"\n")
 
 
 def policy_description(training: Training, params: Any = None) -> dict[str, Any]:

@@ -185,8 +185,8 @@ def lambda_returns(
 
         R_t = r_t + c ((1 - l) V_{t+1} + l R_{t+1}),
 
-    with `R_{t+1} = V_{t+1}` at the end of an episode or of the window, and with
-    `V_{t+1} = R_{t+1} = 0` after a step that terminated. Source: Sutton and Barto (2018), section 12.1.
+    with `R_{t+1} = V_{t+1}` at the end of an episode or of the window. After a step that
+    terminated, both are 0. Source: Sutton and Barto (2018), section 12.1.
     """
 
     def step(later: Array, row: tuple[Array, ...]) -> tuple[Array, Array]:

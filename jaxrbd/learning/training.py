@@ -44,8 +44,8 @@ class Record(NamedTuple):
 
     - `update`: the number of updates up to now; `steps`: the number of steps of all environments up
       to now;
-    - `metrics`: the metrics by name. `return` is the mean return of the episodes that ended last, and
-      minus infinity before the first end; `reward` is the mean reward of a step. After an
+    - `metrics`: the metrics by name. `return` is the mean return of the episodes that ended last,
+      and minus infinity before the first end; `reward` is the mean reward of a step. After an
       evaluation, `evaluation_return` and `evaluation_length` are the means of its episodes.
     """
 
@@ -200,9 +200,10 @@ class Training:
 
         The settings `updates`, `last_learning_rate` and `last_noise` of the algorithm may differ;
         the schedules of the rates and of the noise then have other values from here on. Otherwise
-        the later records are the same as without the interruption, bit for bit, on the same
-        machine with the same versions. The file states the static settings of the environment (`Env.settings`), unless it is older
-        than version 3. It does not state `params`: pass the same parameters again.
+        the later records are the same as without the interruption, bit for bit, on the same machine
+        with the same versions. The file states the static settings of the environment
+        (`Env.settings`), unless it is older than version 3. It does not state `params`: pass the
+        same parameters again.
 
         Raises SavedFileError for a file that is damaged, has more updates than this training, or
         has another task, algorithm, seed, environment or setting; the message names the first
@@ -280,11 +281,11 @@ class Training:
         axes, episodes = self.params_axes, evaluation.episodes
         rows = jnp.arange(episodes) % self.algorithm.batch
 
-        def with_rows(axis: int | None, part: Any) -> Any:
+        def episode_rows(axis: int | None, part: Any) -> Any:
             return part if axis is None else jax.tree.map(lambda x: jnp.take(x, rows, axis), part)
 
         def metrics(params: Any, state: Any) -> dict[str, Array]:
-            params = jax.tree.map(with_rows, axes, params, is_leaf=lambda x: x is None)
+            params = jax.tree.map(episode_rows, axes, params, is_leaf=lambda x: x is None)
 
             def policy(observation: Observation) -> Array:
                 return self.algorithm.deterministic(state, observation)
@@ -306,7 +307,8 @@ class Training:
         # An older file does not state a newer setting, which then had its default.
         stated = about.get("settings")
         defaults = {
-            field.name: _stated(field.default) for field in dataclasses.fields(self.algorithm)
+            field.name: _setting_value(field.default)
+            for field in dataclasses.fields(self.algorithm)
         }
         stated = {**defaults, **stated} if isinstance(stated, dict) else {}
         yield from _different_settings("", stated, expected["settings"], CHANGEABLE)
@@ -331,10 +333,10 @@ class Training:
 
 def _settings(x: Any) -> dict[str, Any]:
     """The settings of an algorithm or of a policy network, as a checkpoint states them."""
-    return {field.name: _stated(getattr(x, field.name)) for field in dataclasses.fields(x)}
+    return {field.name: _setting_value(getattr(x, field.name)) for field in dataclasses.fields(x)}
 
 
-def _stated(x: Any) -> Any:
+def _setting_value(x: Any) -> Any:
     """The value of JSON of a setting in a checkpoint; a dataclass becomes a name and settings."""
     if dataclasses.is_dataclass(x) and not isinstance(x, type):
         return {"name": type(x).__name__, "settings": _settings(x)}

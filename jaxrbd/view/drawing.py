@@ -76,8 +76,8 @@ def drawing(model: Model, packages: Packages | None = None) -> Drawing:
 
     The layer "visuals" has the visual shapes of the links. For a body with mass and without
     drawable visual shapes it has the collision shapes of the body. If there are none, it has a box
-    with the mass and the inertia of the body. The layer "inertias" has an ellipsoid of uniform density with
-    the mass and the inertia of each body.
+    with the mass and the inertia of the body. The layer "inertias" has an ellipsoid of uniform
+    density with the mass and the inertia of each body.
 
     `packages`: folders of ROS packages by their names, as in `io.find_package_file`. Warns with a
     GeometryWarning, which names the link and the file, for each mesh that cannot be read, and for
@@ -108,11 +108,11 @@ def drawing(model: Model, packages: Packages | None = None) -> Drawing:
             raise ModelError(f"link {name!r} has an inertia that is not finite", link=name)
     masses = inertia[:, 0]
     centers = inertia[:, 1:4] / np.where(masses == 0, 1, masses)[:, None]
-    seen = {item.body for item in items if item.layer == "visuals"}
+    bodies_with_visuals = {item.body for item in items if item.layer == "visuals"}
     for body in range(model.nb):
         found = [item for item in items if (item.layer, item.body) == ("collisions", body)]
         name = model.body_names[body]
-        if body not in seen and masses[body] > 0:
+        if body not in bodies_with_visuals and masses[body] > 0:
             items += [item._replace(layer="visuals", color=_GREY) for item in found] or [
                 Item(name, "visuals", body, *_inertia_box(inertia[body]), _GREY)
             ]
@@ -189,7 +189,7 @@ def _inertia_box(inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The box of uniform density with this inertia; a point mass has a small box."""
     _, H, moments = _principal(inertia)
     sides = np.sqrt(12 * moments)  # the second moment of a side a is m a^2 / 12
-    (box,) = shape_triangles(Box(np.maximum(sides, _least(inertia[0], sides)) / 2))
+    (box,) = shape_triangles(Box(np.maximum(sides, _smallest_side(inertia[0], sides)) / 2))
     return transformed(H, box)[:2]
 
 
@@ -197,11 +197,11 @@ def _inertia_ellipsoid(inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The ellipsoid of uniform density with this inertia; a point mass has a small ellipsoid."""
     _, H, moments = _principal(inertia)
     radii = np.sqrt(5 * moments)  # the second moment of a semi-axis r is m r^2 / 5
-    (ball,) = shape_triangles(Ellipsoid(np.maximum(radii, _least(inertia[0], radii) / 2)))
+    (ball,) = shape_triangles(Ellipsoid(np.maximum(radii, _smallest_side(inertia[0], radii) / 2)))
     return transformed(H, ball)[:2]
 
 
-def _least(mass: float, sides: np.ndarray) -> float:
+def _smallest_side(mass: float, sides: np.ndarray) -> float:
     """The smallest side to draw, so that rods and discs without thickness are visible.
 
     It is 4 % of the largest side. For a point mass it is the side of a cube of steel.

@@ -148,7 +148,8 @@ def separations(found: Separation, within: float = np.inf) -> list[Marker]:
     - `within`: pairs with a larger distance, in m, have no markers.
 
     Pairs that are apart are blue, with an arrow from the first shape to the second one. Pairs that
-    overlap are red, with an arrow along which the second shape leaves the first one. Raises ArgumentError for an object of another type.
+    overlap are red, with an arrow along which the second shape leaves the first one. Raises
+    ArgumentError for an object of another type.
     """
     if not isinstance(found, Separation):
         raise ArgumentError(f"found is {found!r}, expected a Separation")

@@ -55,8 +55,8 @@ def render(
     - `side_by_side`: whether B robots stand side by side, or all in one place.
 
     The errors and warnings are those of `drawing`. Raises ArgumentError also for a size below 1, a
-    camera direction of zeros, a distance that is not positive, an unknown layer, a wrong marker, and
-    values that are not finite.
+    camera direction of zeros, a distance that is not positive, an unknown layer, a wrong marker,
+    and values that are not finite.
     """
     layers = checked_layers(layers)
     for name, size in (("width", width), ("height", height), ("smooth", smooth)):

@@ -46,11 +46,11 @@ def silent() -> Iterator[None]:
     import rich
 
     console = rich.get_console()
-    before, console.quiet = console.quiet, True
+    was_quiet, console.quiet = console.quiet, True
     try:
         yield
     finally:
-        console.quiet = before
+        console.quiet = was_quiet
 
 
 def robot_offsets(
