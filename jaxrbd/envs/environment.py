@@ -51,8 +51,8 @@ class State(NamedTuple):
     - `terminated` (): whether the episode failed in this step. No reward follows a failure;
     - `truncated` (): whether the episode reached its number of steps and did not fail. Rewards
       would have followed, so a learning algorithm estimates their sum from `final_observation`;
-    - `final_observation`: the observation that the step led to. Up to rounding, it differs from
-      `observation` only where `auto_reset` began a new episode;
+    - `final_observation`: the observation after the step, before a reset by `auto_reset`. Without a
+      reset, it is equal to `observation` up to rounding;
     - `diverged` (): whether the action, the physical state after it, the observation or a reward
       term has an entry that is not finite. The step then has terminated the episode. If the action
       or the physical state is not finite, `physics` is the state before the step. Entries of the

@@ -58,7 +58,7 @@ LOW, HIGH = (-0.4, -0.12, -0.05), (0.4, 0.12, 0.2)
 # The largest error of a foot that is lifted by half of the last point along z, as a fraction of the
 # height of the base.
 TOLERANCE = 0.01
-TURN = 0.1  # rad, for the slope of the joint positions with the angle of the feet
+TURN = 0.1  # rad, the angle of the feet in the finite difference for `GaitPostures.turning`
 
 
 class GaitPostures(NamedTuple):
@@ -254,8 +254,8 @@ def gait_postures(
     """The `GaitPostures` of a robot with a free-flying base and joints of one dof.
 
     `home`: the posture; `frames`: the links that touch the ground, in any order; a link may occur
-    more than once; `phases`: the phase of each entry of `frames`, 0 or 1/2. A foot keeps its
-    orientation if its leg has six joints or more.
+    more than once; `phases`: the phase of each entry of `frames`, 0 or 1/2 up to whole
+    periods. A foot keeps its orientation if its leg has six joints or more.
 
     Raises ArgumentError for another robot, for another number of phases than frames, for other
     phases, for two phases of one foot, if not both phases occur, for a joint that moves two feet,

@@ -269,7 +269,7 @@ def _require_reachable_targets(
 
     `targets` (k, n): target positions of the n joints for the action 0.
 
-    With the gear r, the actuator has the length r q. The control r q* has the target position q*.
+    With the gear r, the actuator has the length r q. The control r q* sets the target position q*.
     """
     model, actuators = robot.model, robot.actuators
     strokes = dict(zip(model.joint_names[1:], np.broadcast_to(stroke, model.nv - 6)))

@@ -27,8 +27,8 @@ class PaddedWalk(LeggedEnv):
     - `walkers`: the environments of the robots, such as `QuadrupedTrot()` or `MjcfWalk(path)`.
       Either all have a gait, or none;
     - action (n,): one entry per joint after the base of the common tree of the robots
-      (`jaxrbd.padded`), with the meaning of the environment of the robot. The entries of joints
-      that the robot does not have have no effect;
+      (`jaxrbd.padded`), as in the environment of the robot. An entry has no effect if the robot
+      does not have the joint;
     - observation (12 + 4 n,), or with a gait (14 + 4 n,): as for `QuadrupedJoystick` and
       `QuadrupedTrot`, with zeros for joints that the robot does not have; then, at the end, 1 for
       each joint that it has and 0 for the others, (n,);

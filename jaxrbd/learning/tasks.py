@@ -152,7 +152,7 @@ def _check_task(name: str) -> None:
 
 
 def with_whole_episodes(training: Training) -> envs.Env:
-    """The environment of a training, with episodes of the length in its task.
+    """The environment of a training, with the number of steps per episode of its task.
 
     In a training, episodes can be shorter; see `load_task`.
     """
