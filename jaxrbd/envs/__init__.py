@@ -3,7 +3,7 @@
 An `Env` has `reset(params, key)` and `step(params, state, action)`. `params` is a pytree with the
 robot, the ground, the actuators and the weights of the reward. Nothing is changed in place, so JAX
 differentiates a step with respect to the state, the action and every leaf of `params`, and `vmap`
-gives each environment other parameters.
+gives each environment different parameters.
 """
 
 from .adapters import Box, BraxEnv, BraxState, GymnaxEnv, gymnasium_vector

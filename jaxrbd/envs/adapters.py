@@ -1,7 +1,7 @@
 """The environments with the interfaces of Gymnasium, gymnax and Brax.
 
 Gymnasium is imported inside of `gymnasium_vector`. The adapters for gymnax and Brax have the
-methods and fields that these libraries use, and import nothing.
+methods and fields that these libraries use, and do not import the libraries.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def gymnasium_vector(
     """A `gymnasium.vector.VectorEnv` with `size` environments, which run in one program.
 
     - `params`: the parameters (default: `env.default_params()`); `params_axes`: as in `vectorize`;
-    - `seed`: of the first reset, if it has no seed; an integer of 0 or more, as in Gymnasium;
+    - `seed`: the seed for a first reset without a seed; an integer of 0 or more, as in Gymnasium;
     - `autoreset`: when a new episode begins, a value of `gymnasium.vector.AutoresetMode`.
       "NextStep" (default, as in Gymnasium): the step after the end of an episode ignores the
       action, has the reward 0, and returns the first observation of a new episode. "SameStep": the
@@ -89,7 +89,7 @@ def gymnasium_vector(
             self.single_action_space = gymnasium.spaces.Box(-1, 1, (env.action_size,), dtype.type)
             self.observation_space = batch_space(self.single_observation_space, size)
             self.action_space = batch_space(self.single_action_space, size)
-            self._key = _key_of(seed)
+            self._key = _seed_key(seed)
             self._step = jax.jit(lambda state, action: batch.step(values, state, action))
             self._state: State | None = None
 
@@ -97,7 +97,7 @@ def gymnasium_vector(
             if options:
                 raise ArgumentError(f"options is {options!r}, expected None: reset has no options")
             if seed is not None:
-                self._key = _key_of(seed)
+                self._key = _seed_key(seed)
             super().reset(seed=None if seed is None else int(seed))
             self._key, key = jax.random.split(self._key)
             self._state = state = reset(key)
@@ -124,8 +124,8 @@ def gymnasium_vector(
     return JaxVectorEnv()
 
 
-def _key_of(seed: Any) -> Array:
-    """The random key of a seed of Gymnasium, which is no negative number."""
+def _seed_key(seed: Any) -> Array:
+    """The random key of a seed. Raises ArgumentError for a negative seed, as Gymnasium does."""
     if arguments.is_integer(seed) and seed < 0:
         raise ArgumentError(f"seed is {seed}, expected an integer of 0 or more")
     return arguments.random_key(seed)
@@ -258,7 +258,8 @@ class BraxEnv:
 
     `params`: the parameters (default: `env.default_params()`). As for every environment of Brax,
     the wrappers count the steps and end long episodes, so `done` is 1 for failures only. The
-    `AutoResetWrapper` of Brax repeats its first states; `auto_reset` has no such fault.
+    `AutoResetWrapper` of Brax starts all episodes of an environment from its first state;
+    `auto_reset` starts each episode from a new random state.
     """
 
     env: Env

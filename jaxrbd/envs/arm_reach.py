@@ -36,8 +36,8 @@ class ArmReachParams(NamedTuple):
     - `start` (7,) in rad: half the widths of the uniform distribution of the initial posture about
       `home`;
     - `precision` () in m: the distance at which the reward term `precision` falls to 1/e;
-    - `weights`: of the reward terms `distance` (minus the distance in m), `precision` (from 0 to
-      1), `velocity` and `action` (minus the sums of squares).
+    - `weights`: the weights of the reward terms `distance` (minus the distance in m), `precision`
+      (from 0 to 1), `velocity` and `action` (minus the sums of squares).
     """
 
     model: Model

@@ -24,8 +24,8 @@ class CartPoleParams(NamedTuple):
     - `force` () in N: the force on the cart for the action 1;
     - `start` (4,): half the widths of the uniform distribution of the start, about the hanging
       pole: position in m, angle in rad, and their rates;
-    - `weights`: of the reward terms `angle`, `angular_velocity`, `position`, `velocity`, which are
-      the negative squares of these quantities.
+    - `weights`: the weights of the reward terms `angle`, `angular_velocity`, `position` and
+      `velocity`, which are the negative squares of these quantities.
     """
 
     model: Model
@@ -46,7 +46,7 @@ class CartPoleSwingUp(Env):
 
     The reward terms, the number of steps and the start are as in the task CartPoleSwingUp of Xu et
     al. (2022), Accelerated policy learning with parallel differentiable simulation. The angle in
-    the reward is between -pi and pi. The rail has no end: position limits do not act.
+    the reward is between -pi and pi. Position limits do not act.
     """
 
     episode_steps: int = 240

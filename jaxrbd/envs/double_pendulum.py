@@ -21,11 +21,12 @@ class DoublePendulumParams(NamedTuple):
 
     - `model`: the bundled robot "double_pendulum", which hangs down at q = 0;
     - `torque` (2,) in N m: the torques of the shoulder and the elbow for the action 1. The default
-      torque of the shoulder cannot lift the stretched pendulum, so it must swing;
+      torque of the shoulder cannot lift the stretched pendulum, so the pendulum must swing;
     - `start` (4,): half the widths of the uniform distribution of the start about the hanging
       pendulum: two angles in rad, and their rates;
-    - `weights`: of the reward terms `height`, `angular_velocity` and `action`. The height term is
-      minus the sum of the distances in m of the ends of both rods below their highest places.
+    - `weights`: the weights of the reward terms `height`, `angular_velocity` and `action`. The
+      height term is minus the sum over both rods of the distance in m of the end of the rod below
+      its highest place. The other terms are minus sums of squares.
     """
 
     model: Model

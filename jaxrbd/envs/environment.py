@@ -51,14 +51,14 @@ class State(NamedTuple):
     - `terminated` (): whether the episode failed in this step. No reward follows a failure;
     - `truncated` (): whether the episode reached its number of steps and did not fail. Rewards
       would have followed, so a learning algorithm estimates their sum from `final_observation`;
-    - `final_observation`: the observation that the step led to. Up to rounding, it differs from
-      `observation` only where `auto_reset` began a new episode;
+    - `final_observation`: the observation after the step, before a reset by `auto_reset`. Without a
+      reset, it is equal to `observation` up to rounding;
     - `diverged` (): whether the action, the physical state after it, the observation or a reward
-      term has an entry that is not finite. The step then has terminated the episode. If it is the
-      action or the physical state, `physics` is the state before the step. Entries of the
+      term has an entry that is not finite. The step then has terminated the episode. If the action
+      or the physical state is not finite, `physics` is the state before the step. Entries of the
       observation and reward terms that are not finite are 0, also after a reset;
     - `steps` (): the number of steps of the episode up to now;
-    - `key`: the random key of the environment. Each step uses it up and stores another key.
+    - `key`: the random key of the environment. Each step uses this key and stores a new one.
     """
 
     physics: Physics
@@ -83,12 +83,12 @@ Parts = tuple[tuple[str, int], ...]
 
 
 class Interface(NamedTuple):
-    """What a controller on a robot needs besides a policy; None where it is not stated.
+    """What a controller on a robot needs besides a policy; None for what is not stated.
 
     - `observation`: the names and the sizes of the arrays that make up an observation, in their
       order; if observations are dicts, a dict with such a tuple for each entry;
     - `actuators`: the n names of the joints or actuators, in the order of the action;
-    - `command`: what each of them gets, with the unit, in words;
+    - `command`: the meaning of the command of an actuator, with the unit, in words;
     - `center`, `scale` (n,): the command is `center + scale * action`;
     - `stiffness`, `damping`, `effort` (n,): the gains and the largest force of the PD control that
       the actuators apply, as in `actuators.PD`;
@@ -109,7 +109,7 @@ class Interface(NamedTuple):
 class Env(abc.ABC):
     """An environment: `reset` and `step` as pure functions of its parameters.
 
-    An instance has static settings only, and it is hashable. All numbers of the physics and of the
+    An instance has static settings only, and it is hashable. All values of the physics and of the
     task are in `params`, a pytree: `default_params` returns the usual ones. Every leaf of `params`
     can be differentiated, and can have a batch axis for `vmap` (see `randomise`). `params` has a
     field `model`, the robot, and a field `weights`, one weight per reward term.
@@ -177,9 +177,9 @@ class Env(abc.ABC):
     def settings(self) -> dict[str, Any]:
         """The static settings by name, as values of JSON, which checkpoints state and compare.
 
-        These are the fields of the dataclass. Tuples and arrays are lists. A function is stated by
-        its name, and any other object by the name of its class, so a change of its content is not
-        noticed.
+        These are the fields of the dataclass. Tuples and arrays become lists. A function becomes
+        its name, and any other object the name of its class. So a comparison does not find a change
+        of the content of such objects.
         """
         if not dataclasses.is_dataclass(self):
             return {}
@@ -199,16 +199,16 @@ class Env(abc.ABC):
         action = jnp.zeros(self.action_size, params.model.dtype)
         zero = jnp.zeros((), params.model.dtype)
         shapes = jax.eval_shape(lambda: self._weighted(params, physics, action, physics))
-        never = jnp.zeros((), bool)
+        false = jnp.zeros((), bool)
         return State(
             physics=physics,
             observation=observation,
             reward=zero,
             reward_terms=dict.fromkeys(shapes, zero),
-            terminated=never,
-            truncated=never,
+            terminated=false,
+            truncated=false,
             final_observation=observation,
-            diverged=never,
+            diverged=false,
             steps=jnp.zeros((), jnp.int32),
             key=key,
         )
@@ -216,8 +216,8 @@ class Env(abc.ABC):
     def step(self, params: Params, state: State, action: ArrayLike) -> State:
         """The state after one step.
 
-        `action` (action_size,), in the dtype of the model. An entry that is not finite, of the
-        action or of what the step leads to, terminates the episode; see `State.diverged`.
+        `action` (action_size,), in the dtype of the model. An entry of the action or of the result
+        that is not finite terminates the episode; see `State.diverged`.
 
         Raises ArgumentError for an action of another shape or dtype, for params and states of
         another type, for an entry of `params` of another shape than `shapes` states, and for
@@ -228,14 +228,14 @@ class Env(abc.ABC):
         action = _checked_action(self, params.model, action)
         key = arguments.typed_keys(state.key, "state.key", 0)
         key, motion_key, sensor_key = jax.random.split(key, 3)
-        acts = _finite(action)
-        action = where(acts, action, jnp.zeros_like(action))
+        action_finite = _finite(action)
+        action = where(action_finite, action, jnp.zeros_like(action))
         physics = _apply(self.advance, params, state.physics, action, motion_key)
-        moves = acts & _finite(physics)
-        physics = where(moves, physics, state.physics)
+        physics_finite = action_finite & _finite(physics)
+        physics = where(physics_finite, physics, state.physics)
         terms = _apply(self._weighted, params, state.physics, action, physics)
         observation = _apply(self.observe, params, physics, sensor_key)
-        diverged = ~(moves & _finite((terms, observation)))
+        diverged = ~(physics_finite & _finite((terms, observation)))
         terms, observation = _finite_or_zero((terms, observation))
         failed = self.failed(params, physics)
         _check_number("the failure", failed)
@@ -311,7 +311,7 @@ def checked_params(env: Env, params: Any) -> Params:
 
 
 def name_and_settings(env: Env) -> dict[str, Any]:
-    """What a file states of an environment: the name of its class, and `Env.settings`."""
+    """The record of an environment in a file: the name of its class, and `Env.settings`."""
     return {"name": type(env).__name__, "settings": env.settings()}
 
 
@@ -331,7 +331,7 @@ def plain_setting(x: Any) -> Any:
 
 
 def where(condition: Bool[Array, ""], first: Any, second: Any) -> Any:
-    """The first pytree where the condition holds, the second elsewhere."""
+    """The first pytree if the condition holds, the second otherwise."""
     return jax.tree.map(lambda x, y: jnp.where(condition, x, y), first, second)
 
 

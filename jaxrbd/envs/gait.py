@@ -12,14 +12,15 @@ that repeats in each half has two parts:
 - along the command, `b = L / 2 sinh(w t) / sinh(w T / 4)`, with the step length L;
 - towards the standing feet at b_s, `b = b_s (1 - cosh(w t) / cosh(w T / 4))`.
 
-Inverse kinematics finds the joint positions for displacements of the feet on a grid; between them
-the positions are interpolated linearly. For a displacement that a leg cannot reach, they are those
-of the nearest place. If the base turns, the feet turn against it while they stand. The joint
-positions change by this angle times a constant vector, `GaitPostures.turning`, which is computed
-for feet without displacement. So a foot that is both displaced and turned is off by about the
-product: 1.3 cm for a humanoid that walks at 0.6 m/s and turns at 0.5 rad/s. The masses and the
-forces do not enter, so a robot that tracks these positions falls: the actions of a policy correct
-them.
+Inverse kinematics finds the joint positions for displacements of the feet on a grid. Between the
+points of the grid, the joint positions are interpolated linearly. For a displacement that a leg
+cannot reach, they are the joint positions for the nearest place that it reaches. If the base turns,
+the standing feet turn by the opposite angle relative to the base. The joint positions change by
+this angle times a constant vector, `GaitPostures.turning`, which is computed for feet without
+displacement. So the position of a foot that is both displaced and turned has an error of about the
+displacement times the angle: 1.3 cm for a humanoid that walks at 0.6 m/s and turns at 0.5 rad/s.
+The joint positions do not depend on masses and forces. So a robot that tracks them falls, unless
+the actions of a policy correct them.
 
 Source: Kajita, Hirukawa, Harada and Yokoi (2014), Introduction to humanoid robotics, section 4.2
 (the pendulum).
@@ -57,7 +58,7 @@ LOW, HIGH = (-0.4, -0.12, -0.05), (0.4, 0.12, 0.2)
 # The largest error of a foot that is lifted by half of the last point along z, as a fraction of the
 # height of the base.
 TOLERANCE = 0.01
-TURN = 0.1  # rad, for the slope of the joint positions with the angle of the feet
+TURN = 0.1  # rad, the angle of the feet in the finite difference for `GaitPostures.turning`
 
 
 class GaitPostures(NamedTuple):
@@ -67,8 +68,8 @@ class GaitPostures(NamedTuple):
 
     - `positions` (i, j, k, n) in rad or m: the joint positions for a grid of displacements along x,
       y and z, which are the same for all feet;
-    - `low`, `high` (3,) in m: the first and the last displacement. Beyond them, the positions are
-      those of the nearest displacement of the grid; see `check_command`;
+    - `low`, `high` (3,) in m: the first and the last displacement of the grid. Beyond them, the
+      positions are those for the nearest displacement of the grid; see `check_command`;
     - `legs` (f, n): 1 where the joint moves the foot, and 0 elsewhere;
     - `places` (f, 3) in m: from the base to the feet, in the posture;
     - `phases` (f,): the phase of each foot as a fraction of the period. A foot with the phase 0
@@ -97,8 +98,8 @@ class GaitPostures(NamedTuple):
         motion towards the standing feet. This place moves forward by one step length at the start
         of each half. The arguments are as for `displacements`.
         """
-        along, aside = self._pendulum(gait, time)
-        return command[:2] * along * gait[0] / 2 - aside
+        progress, sway = self._pendulum(gait, time)
+        return command[:2] * progress * gait[0] / 2 - sway
 
     def displacements(
         self, gait: Float[Array, "2"], time: Float[Array, ""], command: Float[Array, "3"]
@@ -114,17 +115,18 @@ class GaitPostures(NamedTuple):
         turned = jnp.stack([-places[:, 1], places[:, 0]], axis=1)
         # The length of a step: the way of the base while the foot stands.
         length = (command[None, :2] + command[2] * turned) * period / 2
-        along, aside = self._pendulum(gait, time)
-        ahead, rise = self._swings(gait, time)
-        level = (ahead - along)[:, None] * length + aside[None]
+        progress, sway = self._pendulum(gait, time)
+        lead, rise = self._swings(gait, time)
+        level = (lead - progress)[:, None] * length + sway[None]
         return jnp.concatenate([level, height * rise[:, None]], axis=1)
 
     def turns(
         self, gait: Float[Array, "2"], time: Float[Array, ""], command: Float[Array, "3"]
     ) -> Float[Array, " f"]:
-        """The angles of the feet to the left in rad, relative to the base, which turns evenly.
+        """The angles of the feet to the left in rad, relative to the base.
 
-        A standing foot does not turn on the ground. The arguments are as for `displacements`.
+        The base turns at a constant rate. A standing foot does not turn on the ground. The
+        arguments are as for `displacements`.
         """
         period = gait[0]
         # The turn of the base since the middle of the half, divided by its turn in a half.
@@ -134,17 +136,17 @@ class GaitPostures(NamedTuple):
     def _swings(
         self, gait: Float[Array, "2"], time: Float[Array, ""]
     ) -> tuple[Float[Array, " f"], Float[Array, " f"]]:
-        """How far each foot is ahead of its standing place in step lengths, and its height.
+        """How far each foot is ahead of its standing place, and its height.
 
-        The height is in step heights.
+        The units are the step length and the step height.
         """
         phase = (time / gait[0] + jnp.asarray(self.phases)) % 1
         s = phase * 2  # from 0 to 1 in the swing, and from 1 to 2 on the ground
         swings = s < 1
         # In the swing, the foot moves forward by two step lengths relative to the ground, from one
         # behind to one ahead of the standing feet.
-        ahead = jnp.where(swings, s * s * (6 - 4 * s) - 1, 0)
-        return ahead, jnp.where(swings, jnp.sin(np.pi * s) ** 2, 0)
+        lead = jnp.where(swings, s * s * (6 - 4 * s) - 1, 0)
+        return lead, jnp.where(swings, jnp.sin(np.pi * s) ** 2, 0)
 
     def _pendulum(
         self, gait: Float[Array, "2"], time: Float[Array, ""]
@@ -189,17 +191,17 @@ class GaitPostures(NamedTuple):
         as for `joint_positions`.
         """
 
-        def at(time, command):
+        def positions(time, command):
             return self.joint_positions(gait, time, command, home)
 
-        found = _at_extremes(at, gait, command)
+        found = _extremes(positions, gait, command)
         return found.reshape(-1, found.shape[-1])
 
     @jax.jit
     def _extreme_displacements(
         self, gait: Float[Array, "2"], command: Float[Array, "3"]
     ) -> Float[Array, "commands moments f 3"]:
-        return _at_extremes(functools.partial(self.displacements, gait), gait, command)
+        return _extremes(functools.partial(self.displacements, gait), gait, command)
 
     def check_command(self, gait: Float[Array, "2"], command: Float[Array, "3"]) -> None:
         """Raise ArgumentError if a foot leaves the grid for commands within +- `command`.
@@ -230,7 +232,7 @@ class GaitPostures(NamedTuple):
         return corners
 
 
-def _at_extremes(
+def _extremes(
     function: Callable[[Array, Array], Array], gait: Float[Array, "2"], command: Float[Array, "3"]
 ) -> Float[Array, "commands moments ..."]:
     """A function of time and command at 16 times of a period, and for 27 commands.
@@ -252,8 +254,8 @@ def gait_postures(
     """The `GaitPostures` of a robot with a free-flying base and joints of one dof.
 
     `home`: the posture; `frames`: the links that touch the ground, in any order; a link may occur
-    more than once; `phases`: their phases, 0 or 1/2. Feet keep their orientation where their legs
-    have six joints or more.
+    more than once; `phases`: the phase of each entry of `frames`, 0 or 1/2 up to whole
+    periods. A foot keeps its orientation if its leg has six joints or more.
 
     Raises ArgumentError for another robot, for another number of phases than frames, for other
     phases, for two phases of one foot, if not both phases occur, for a joint that moves two feet,
@@ -334,7 +336,7 @@ def gait_postures(
 
 
 def check_legged_robot(model: Model) -> None:
-    """Raise ArgumentError for a robot without a free-flying base and then joints of one dof."""
+    """Raise ArgumentError unless a robot has a free-flying base, and then joints of one dof."""
     kinds = joint_kinds(model)
     if kinds[:1] != [FreeFlyer] or any(nv != 1 for nv in model.joint_nvs[1:]):
         raise ArgumentError(

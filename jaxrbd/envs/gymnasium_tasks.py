@@ -1,6 +1,6 @@
 """The tasks of Gymnasium with MuJoCo, version v5, from the files of the package gymnasium.
 
-`_TASKS` has the numbers of each task. The functions above it are the parts of observations, the
+`_TASKS` has the settings of each task. The functions above it are the parts of observations, the
 reward terms, the conditions of health and the starts; most of them are for several tasks. Source:
 the modules `gymnasium/envs/mujoco/*_v5.py` of Gymnasium 1.1 to 1.4.
 """
@@ -48,7 +48,7 @@ def _x(params: MjcfParams, physics: MjcfPhysics) -> Array:
     return _qpos(params, physics)[0]
 
 
-def _x_of_mass(params: MjcfParams, physics: MjcfPhysics) -> Array:
+def _center_of_mass_x(params: MjcfParams, physics: MjcfPhysics) -> Array:
     return center_of_mass(params.model, physics.q)[0]
 
 
@@ -118,7 +118,7 @@ def _pusher(params: MjcfParams, physics: MjcfPhysics) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class _Speed:
-    """The mean speed in a step of a coordinate, which is a function of the state."""
+    """The mean rate of a coordinate in a step; the coordinate is a function of the state."""
 
     coordinate: Value
     time_step: float
@@ -129,7 +129,7 @@ class _Speed:
 
 @dataclasses.dataclass(frozen=True)
 class _Healthy:
-    """1 in a healthy state, and 0 in the others."""
+    """1 if the state after the step is healthy, and 0 otherwise."""
 
     is_healthy: Value
 
@@ -155,8 +155,8 @@ class _Distance:
     second: str
 
     def __call__(self, params, before, action, after):
-        apart = _place(self.first, params, after) - _place(self.second, params, after)
-        return -square_root(jnp.sum(apart**2))
+        offset = _place(self.first, params, after) - _place(self.second, params, after)
+        return -square_root(jnp.sum(offset**2))
 
 
 def _control_cost(params, before, action, after):
@@ -265,7 +265,7 @@ def _pusher_start(params: MjcfParams, key: Array) -> tuple[Array, Array]:
     """The object is uniform in a rectangle, but not within 0.17 m of the goal. Both are at rest."""
     key, object_key = jax.random.split(key)
     qpos, qvel = _uniform_changes(params, key)
-    # The first of 64 draws outside of the circle; 62 % of the draws are.
+    # The first of 64 draws that is outside of the circle; about 62 % of all draws are outside.
     low, high = (jnp.array(x, qpos.dtype) for x in ((-0.3, -0.2), (0.0, 0.2)))
     draws = jax.random.uniform(object_key, (64, 2), qpos.dtype, low, high)
     place = draws[jnp.argmax(norm(draws) > 0.17)]
@@ -279,7 +279,8 @@ def _pusher_start(params: MjcfParams, key: Array) -> tuple[Array, Array]:
 class _Task(NamedTuple):
     """The settings of a task.
 
-    - `file`: the MJCF file; `timestep` in s: of this file; `frame_skip`: steps of it per action;
+    - `file`: the MJCF file; `timestep` in s: the time step of this file; `frame_skip`: the number
+      of time steps per action;
     - `start`: the size of the random change of qpos and of qvel at the start;
     - `forward`: the weight of "reward_forward", and the coordinate whose speed it is;
     - `healthy`: the weight of "reward_survive", and the condition without which an episode ends.
@@ -355,7 +356,7 @@ _TASKS: dict[str, _Task] = {
         start=(0.01, 0.01),
         draw_start=_uniform_start,
         observations=_HUMANOID,
-        forward=(1.25, _x_of_mass),
+        forward=(1.25, _center_of_mass_x),
         healthy=(5.0, _humanoid_is_healthy),
         rewards={"reward_ctrl": (0.1, _control_cost), "reward_contact": (5e-7, _contact_cost)},
     ),
@@ -454,9 +455,9 @@ def gymnasium_task(name: str, **changes: Any) -> MjcfTask:
       MuJoCo has soft ones and, in most of these files, RK4. So returns differ from those in MuJoCo.
     - Actions are between -1 and 1, the ends of the control range. Gymnasium's actions are the
       controls: within +-0.4 for both Humanoids, +-3 for InvertedPendulum, +-2 for Pusher, and +-1
-      for the other tasks. Control costs use the control here and there.
+      for the other tasks. Control costs use the control in both libraries.
     - Contact forces in observations and rewards (`cfrc_ext` of Ant and both Humanoids, the force of
-      the limit of InvertedDoublePendulum) are jaxrbd's forces in MuJoCo's convention.
+      the joint limit of InvertedDoublePendulum) are jaxrbd's forces in MuJoCo's convention.
     - Observations and rewards use the state after the step. In Gymnasium, positions of bodies,
       `cinert` and `cvel` are from the last evaluation within MuJoCo's step, before the state
       reaches its end.

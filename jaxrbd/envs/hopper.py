@@ -25,16 +25,16 @@ STROKE = 0.15  # m, in both directions
 class HopperParams(NamedTuple):
     """The parameters of `Hopper`.
 
-    - `model`: a body of 3 kg, and a leg that slides along the vertical with a foot of 0.3 kg;
+    - `model`: a body of 3 kg, and a leg of 0.3 kg with a foot, which slides along the vertical;
     - `scene`: the foot, a sphere, and the ground;
     - `control`: the `PD` control of the leg, with the limit of its force;
     - `stroke` () in m: the change of the target length of the leg for the action 1;
-    - `target` () in m: the height that the reward asks for;
-    - `start` (4,): half the widths of the uniform distributions of the initial height of the body
-      in m, of the initial position of the leg in m, and of their rates. At the lowest initial
-      height, the foot touches the ground;
-    - `weights`: of the reward terms `height` (minus the square of the distance in m of the body
-      from the target) and `action` (minus the square).
+    - `target` () in m: the height of the body at which the reward is largest;
+    - `start` (4,): half the widths of the uniform distributions of the initial height of the foot
+      above the ground in m, of the initial position of the leg in m, and of the initial velocities
+      of the body and of the leg in m/s. The least height of the foot is 0;
+    - `weights`: the weights of the reward terms `height` (minus the square of the distance in m of
+      the body from the target) and `action` (minus the square of the action).
     """
 
     model: Model

@@ -1,4 +1,4 @@
-"""A robot with legs on the ground, driven by servos: what the quadruped and the humanoid share."""
+"""Robots with legs on the ground, driven by servos: parameters, rewards and the base class."""
 
 from __future__ import annotations
 
@@ -44,20 +44,22 @@ class LeggedParams(NamedTuple):
       on the ground;
     - `stroke` () or (n,) in rad or m: the change of the target positions for the action 1;
     - `start` (2,): the ranges of the random initial state. The initial joint positions are uniform
-      within `home` +- `start[0]` rad, and all initial velocities are uniform within +- `start[1]`
-      m/s or rad/s;
+      within `home` +- `start[0]` rad or m, and all initial velocities are uniform within
+      +- `start[1]` m/s or rad/s. A robot that follows a gait has the joint positions and velocities
+      of the gait in place of `home` and 0;
     - `tilt` () in rad: an episode fails if the base is tilted by more than this angle;
     - `low` () in m: the least height of the base above the ground. Below it, an episode fails;
     - `command` (3,): the ranges of the random commands: forward velocity and velocity to the left
       in m/s, and turning rate in rad/s. Entry i is uniform within +- `command[i]`;
-    - `gait` (2,): the period in s and the height in m of the steps of `QuadrupedTrot`;
+    - `gait` (2,): the period of the gait in s, and the height of its steps in m;
     - `weights`: the weights of the reward terms;
     - `passive`, `tendons`, `constraints`: springs and other passive forces, tendons that act, and
       constraints between links, by default none;
-    - `phases` (k,): the phase of each sphere, only for `PaddedWalk`, whose robots differ in it;
+    - `phases` (k,): the phase of each sphere, only for `PaddedWalk`, whose robots have different
+      phases, else None;
     - `postures`: the `GaitPostures` of a robot that follows the joint positions of a gait, else
       None;
-    - `pushes` (2,): random pushes, else None. The first entry is a velocity in m/s, and the second
+    - `pushes` (2,): random pushes, or None. The first entry is a velocity in m/s, and the second
       one the mean time between two pushes in s, at least 0.02 s. A push adds a horizontal velocity
       to the base, whose components along x and y of the world are uniform within +- `pushes[0]`.
     """
@@ -87,10 +89,10 @@ class LeggedPhysics(NamedTuple):
     """The physical state of a robot with legs.
 
     - `q` (nq,), `v` (nv,): the motion;
-    - `past`: the past target positions, of `Delay`;
+    - `past` (m, n): the past target positions, as in `Delay`;
     - `action`, `last_action` (n,): the actions of this step and of the step before;
     - `command` (3,): the velocity to follow, as in `LeggedParams`;
-    - `time` () in s: the time since the start of the episode;
+    - `time` () in s: the time since the start of the episode or, with `postures`, of the gait;
     - `distance` (k,) in m: the distance of each sphere of the scene from the ground, before the
       last step of the physics.
     """
@@ -137,8 +139,9 @@ def default_params(
 def with_gait(params: LeggedParams, postures: GaitPostures, low: float) -> LeggedParams:
     """The parameters of a robot that follows the joint positions of a gait.
 
-    `low` in m: as in `LeggedParams`. The period of the steps grows with the square root of the
-    height z of the base above the feet, and their height with z: 0.7 s and 8 cm for z = 0.8 m.
+    `low` in m: as in `LeggedParams`. The period of the gait is proportional to the square root of
+    the height z of the base above the feet, and the height of the steps to z: 0.7 s and 8 cm for
+    z = 0.8 m.
     """
     z = -np.mean(np.asarray(postures.places)[:, 2])
     changes = {
@@ -250,9 +253,8 @@ class LeggedEnv(Env):
         width = jnp.full(model.nv, joints, model.dtype).at[:6].set(0)
         q = integrate(model, home, uniform(joint_key, width))
         v = rates + uniform(speed_key, jnp.full(model.nv, speed, model.dtype))
-        # Above a slope, the distance of a sphere from the surface is smaller than its height above
-        # the surface. So one move by the distance does not reach the ground, and a second move
-        # corrects most of the error.
+        # Above a slope, a sphere is nearer to the surface than its height above the surface. So one
+        # move by the distance does not reach the ground. A second move corrects most of the error.
         for _ in range(2):
             distance = contact_points(model, params.scene, q, v).distance
             q = q.at[2].add(-jnp.min(distance, where=self._acting(params), initial=jnp.inf))
@@ -289,7 +291,7 @@ class LeggedEnv(Env):
         return time, params.home.at[7:].set(positions), jnp.concatenate([base, rates])
 
     def _acting(self, params: LeggedParams) -> Array | bool:
-        """Which spheres of the scene belong to the robot; all, unless it is padded."""
+        """Which spheres of the scene belong to the robot: all, unless the scene is padded."""
         return True
 
     def advance(self, params, physics, action, key):
@@ -393,7 +395,7 @@ class LeggedEnv(Env):
         return terms | command_terms(after)
 
     def failed(self, params, physics):
-        """Whether the base is too low or tilted too much."""
+        """Whether the base is below `low`, or tilted by more than `tilt`."""
         ground = cast(params.scene.ground, params.model.dtype)
         height = physics.q[2] - ground.elevation(physics.q[:2])
         down = -projected_gravity(params.model, physics.q, self.base)[2]

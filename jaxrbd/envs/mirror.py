@@ -5,9 +5,9 @@ mirror image, in which the left leg moves as the right leg did. `mirror_image` f
 change places, and the signs of all entries of an observation and of an action.
 
 A joint with the motion vector (v, w) at the base has the image (S v, -S w), with
-S = diag(1, -1, 1), because an angular velocity is a pseudovector. So joint j is the image of joint
-i if its motion vector is plus or minus the image of that of joint i; this is the sign of the
-coordinate.
+S = diag(1, -1, 1), because an angular velocity is a pseudovector. Joint j is the image of joint i
+if the motion vector of j is s times the image of the motion vector of i, with s = 1 or -1. Then the
+coordinate of j in the image is s times the coordinate of i.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SIGNS = {
     "angular_velocity": (-1, 1, -1),
     "command": (1, -1, -1),
 }
-_OF_JOINTS = ("joint_positions_minus_pose", "joint_velocities", "last_action")
+_JOINT_PARTS = ("joint_positions_minus_pose", "joint_velocities", "last_action")
 _CLOCK = "sine_and_cosine_of_gait"
 # The largest difference of motion vectors and positions. Positions are relative to the size of the
 # robot: the largest distance of a joint from the base along an axis.
@@ -74,10 +74,11 @@ def mirror_image(env: Env, params: LeggedParams | None = None, entry: str | None
     - `params`: its parameters (default: `env.default_params()`);
     - `entry`: if its observations are dicts, the entry that the result is for.
 
-    In the posture `home`, the robot looks the same in the mirror: the axes and places of the
-    joints, the masses and centres of mass of their bodies, the strokes and the gains are compared,
-    and with a gait the feet. The joints have one degree of freedom. The gait of the image may be
-    half a period later: the sine and the cosine of the gait then change their signs.
+    In the posture `home`, the robot looks the same in the mirror. The function compares the axes
+    and places of the joints, the masses and centres of mass of their bodies, the strokes, the gains
+    and the largest forces, and with a gait the feet. The joints have one degree of freedom. The
+    gait of the image may be half a period later: the sine and the cosine of the gait then change
+    their signs.
 
     Raises ArgumentError, which names the joint, the foot or the part of the observation, for a
     robot or an environment that has no mirror image.
@@ -105,23 +106,23 @@ def mirror_image(env: Env, params: LeggedParams | None = None, entry: str | None
 
 
 def _mirrored_parts(parts: Parts, joints: SignedPermutation, clock: int) -> SignedPermutation:
-    known = {name: SignedPermutation((0, 1, 2), of_axes) for name, of_axes in _SIGNS.items()}
-    known |= dict.fromkeys(_OF_JOINTS, joints)
+    known = {name: SignedPermutation((0, 1, 2), axis_signs) for name, axis_signs in _SIGNS.items()}
+    known |= dict.fromkeys(_JOINT_PARTS, joints)
     known[_CLOCK] = SignedPermutation((0, 1), (clock, clock))
     places, signs = [], []
     for name, size in parts:
-        of_part = known.get(re.sub(r"\[-\d+\]$", "", name))  # without the age in a history
-        if of_part is None or len(of_part.signs) != size:
+        image = known.get(re.sub(r"\[-\d+\]$", "", name))  # without the age in a history
+        if image is None or len(image.signs) != size:
             raise ArgumentError(
                 f"the part {name!r} of the observation, of size {size}, has no known mirror image"
             )
-        places += [len(signs) + place for place in of_part.places]
-        signs += of_part.signs
+        places += [len(signs) + place for place in image.places]
+        signs += image.signs
     return SignedPermutation(tuple(places), tuple(signs))
 
 
 def _mirrored_joints(model: Model, X_WB: Pose) -> SignedPermutation:
-    """The image of values of the joints after the base, for the poses of the bodies."""
+    """The image of the values of the joints after the base; `X_WB`: the poses of the bodies."""
     check_legged_robot(model)
     n = model.nv - 6
     motions = np.asarray(dof_columns(model, X_WB))[6:]
@@ -156,7 +157,7 @@ def _mirrored_joints(model: Model, X_WB: Pose) -> SignedPermutation:
 
 
 def _size(points: np.ndarray) -> float:
-    """The largest coordinate of points (n, 3), as a size of a robot."""
+    """The largest absolute coordinate of points (n, 3) in m, as a size of a robot; 1 if it is 0."""
     return float(np.abs(points).max(initial=0.0)) or 1.0
 
 

@@ -56,7 +56,7 @@ class MjcfWalk(legged.LeggedEnv):
       gait (`GaitPostures`), in which the feet step along the command, instead of the posture. Then
       every link that touches the ground is a foot, with one phase; the reward term `posture` is for
       the joint positions of the gait; an episode starts at any moment of the gait, and fails below
-      0.7 of the height of the base in the posture or at a tilt of 0.5 rad. It needs `phases`;
+      0.7 of the height of the base in the posture or at a tilt of 0.5 rad. `phases` must be given;
     - `command`: half the widths of the uniform distributions of the commands: forward velocity and
       velocity to the left in m/s, and turning rate in rad/s;
     - `smoothing` in m: as in `contact_step` (default: exact derivatives);
@@ -64,8 +64,8 @@ class MjcfWalk(legged.LeggedEnv):
       Otherwise these features are left out, and `omitted` has a text for each;
     - `stiffness` in N m/rad or N/m and `damping` in N m s/rad or N s/m, per hinge or slide with a
       motor: the gains of the PD control. There are no default gains;
-    - `action_size` (n), `base` (the name of the body with the free joint) and `omitted` are no
-      arguments: the environment finds them in the file;
+    - `action_size` (n), `base` (the name of the body with the free joint) and `omitted`: read from
+      the file, and no arguments;
     - action (n,): the target positions are `home + stroke * action`, in the order of the joints of
       the model;
     - observation (12 + 3 n,), or (14 + 3 n,) with a gait: as for `QuadrupedJoystick` and
@@ -77,7 +77,7 @@ class MjcfWalk(legged.LeggedEnv):
     Needs the package mujoco (`pip install mujoco`). Raises ArgumentError, which names the
     joint or the actuator, for a robot of another kind, for an unknown keyframe, for a stroke
     beyond a control range, for missing gains, and for phases and commands that are not finite.
-    Other errors are as for `load_mjcf`.
+    Other errors are as for `load_mjcf` and `gait_postures`.
     """
 
     path: str
@@ -269,7 +269,7 @@ def _require_reachable_targets(
 
     `targets` (k, n): target positions of the n joints for the action 0.
 
-    With the gear r, the actuator has the length r q. The control r q* has the target position q*.
+    With the gear r, the actuator has the length r q. The control r q* sets the target position q*.
     """
     model, actuators = robot.model, robot.actuators
     strokes = dict(zip(model.joint_names[1:], np.broadcast_to(stroke, model.nv - 6)))

@@ -82,10 +82,10 @@ class MjcfPhysics(NamedTuple):
     """The physical state of a `MjcfTask`.
 
     - `q` (nq,), `v` (nv,), `activation` (n,): the motion, and the activation of the actuators;
-    - `past`: the past controls, of `Delay`; None without delays;
+    - `past` (m, n): the past controls, as in `Delay`; None without delays;
     - `action`, `last_action` (n,): the actions of this step and of the step before;
     - `time` () in s: the time since the start of the episode;
-    - `readings`: the exact readings of the sensors by name, in this state with the acceleration of
+    - `readings`: the exact readings of the sensors by name, for this state and the acceleration in
       the last step of the physics. After a reset, the acceleration and the contact forces are zero.
       The following entries are the mean forces in the last step of the physics, if the task uses
       them: "touch" (k,) in N, the normal force of each contact; "limit_force" (nv,) in N or N m,
@@ -138,8 +138,8 @@ class MjcfTask(Env):
       `MjcfPhysics.readings`; or functions of an `MjcfParams` and an `MjcfPhysics` that return an
       array (n,). The observation consists of these arrays, one after another. Sensors have the
       noise that the file states;
-    - `sensors`: more names, of sensors and forces in `MjcfPhysics.readings` that only functions
-      use;
+    - `sensors`: the names of more sensors and forces in `MjcfPhysics.readings`, for functions of
+      `rewards`, `observations` and `fails`;
     - `fails`: a function of an `MjcfParams` and an `MjcfPhysics` that returns whether the episode
       fails (default: never);
     - `keyframe`: the name of the keyframe at which episodes start (default: `qpos0`);
@@ -427,9 +427,9 @@ class MjcfTask(Env):
     def interface(self, params):
         """The command is the control of the actuators of the file.
 
-        The gains are those of the length of each actuator: the gear times the position that it
-        drives. They are stated if no actuator is a muscle or has a gain that depends on its
-        length or its rate.
+        The gains are for the length of each actuator: the gear times the position that it drives.
+        They are stated unless an actuator is a muscle, or has a gain that depends on its length or
+        on the rate of its length.
         """
 
         def observed() -> list[Array]:
@@ -552,7 +552,7 @@ def _entries(
     """
     if not isinstance(names, Sequence) or isinstance(names, str):
         raise ArgumentError(f"{what} is {names!r}, expected a sequence of names")
-    of_file = (*robot.sensors.names, *dict(robot.sensors.left_out))
+    file_names = (*robot.sensors.names, *dict(robot.sensors.left_out))
     functions = what == "observations"
     or_function = " or a function" if functions else ""
     for name in names:
@@ -560,7 +560,7 @@ def _entries(
             continue
         if not isinstance(name, str):
             raise ArgumentError(f"{what} has the entry {name!r}, expected a name{or_function}")
-        if name in _STATE and name in of_file:
+        if name in _STATE and name in file_names:
             raise ArgumentError(
                 f"{name!r} in {what} is a sensor of the file, and also a part of observations: "
                 "rename the sensor"
@@ -619,7 +619,7 @@ def _uniform_start(params: MjcfParams, key: Array) -> tuple[Array, Array]:
     """The configuration and the velocity at the start; see `MjcfParams.start`."""
     model, (joints, speed) = params.model, params.start
     joint_key, speed_key = jax.random.split(key)
-    width = jnp.where(_on_free_joints(model), 0, joints)
+    width = jnp.where(_free_joint_mask(model), 0, joints)
     q = integrate(model, params.home, uniform(joint_key, width))
     v = params.home_velocity + uniform(speed_key, jnp.full(model.nv, speed, model.dtype))
     return q, v
@@ -653,7 +653,7 @@ def _check_servo(actuators: AffineActuators, params: MjcfParams) -> None:
 
 
 def _require_complete_forces(robot: Imported, sensors: RobotSensors) -> None:
-    """Raise ArgumentError for a force sensor, where frames are joined or spatial tendons act."""
+    """Raise ArgumentError for a force sensor if frames are joined or spatial tendons act."""
     names = [x.name for x in sensors.sensors if x.quantity in ("force", "torque")]
     acting = [*robot.tendons.only_acting().tendons, *robot.actuators.tendons]
     spatial_tendons = [repr(tendon.name) for tendon in acting if isinstance(tendon, SpatialTendon)]
@@ -691,7 +691,7 @@ def _control_ranges(
     return ranges
 
 
-def _on_free_joints(model: Model) -> np.ndarray:
+def _free_joint_mask(model: Model) -> np.ndarray:
     """Whether each velocity (nv,) is one of a free joint."""
     free = np.zeros(model.nv, bool)
     for name in model.joint_names:

@@ -1,9 +1,9 @@
-"""Environments with other observations than the environment that they contain.
+"""Environments that change the observations of the environment that they contain.
 
-A robot measures less than a simulation knows. For example, most robots with legs cannot measure the
-velocity of their base. `Asymmetric` hides such values from the policy, and shows them to the critic
-of the training, which does not run on the robot. `History` lets a policy see its last observations,
-from which it can estimate what it does not measure.
+A robot measures fewer quantities than a simulation. For example, most robots with legs cannot
+measure the velocity of their base. With `Asymmetric`, only the critic of the training, which does
+not run on the robot, gets such values. With `History`, a policy gets the last observations, from
+which it can estimate quantities that are not measured.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ POLICY_ENTRY, CRITIC_ENTRY = "state", "privileged_state"
 
 
 class _OtherObservations(Wrapper, Env):  # pyright: ignore[reportIncompatibleVariableOverride]
-    """An environment that changes only what the environment `env` observes."""
+    """An environment that changes only the observations of the environment `env`."""
 
     env: Env
 
@@ -45,9 +45,9 @@ class Asymmetric(_OtherObservations):
     - `env`: the environment, whose observations are arrays;
     - `hidden`: the names of the parts of its observation that the policy does not get, as in
       `Interface.observation`, such as "linear_velocity" of a robot with legs;
-    - observation: a dict. "state" has the observation of `env` without these parts, and
-      "privileged_state" has all of it. With `policy_observation="state"` and
-      `critic_observation="privileged_state"`, a training algorithm uses them;
+    - observation: a dict. "state" is the observation of `env` without these parts, and
+      "privileged_state" is the whole observation. The algorithms of `jaxrbd.learning` use them with
+      `policy_observation="state"` and `critic_observation="privileged_state"`;
     - physics, parameters, actions and rewards: those of `env`.
 
     Raises ArgumentError for an environment that does not state the parts of its observation, for an
@@ -104,7 +104,7 @@ class Asymmetric(_OtherObservations):
 
     def settings(self):
         found = super().settings()
-        del found["parts"]  # of the environment
+        del found["parts"]  # they follow from `env`
         return found
 
 
@@ -112,7 +112,7 @@ class HistoryPhysics(NamedTuple):
     """The physical state of an environment with a history.
 
     - `physics`: the physical state of the environment that it contains;
-    - `newest`: its last observation, with the noise of this observation;
+    - `newest`: its last observation, with noise;
     - `past` (length, m): the last observations, or their entries, the newest one first;
     - `finite`: which entries of the last observation were finite; the others are 0 in `newest` and
       in `past`.
@@ -126,10 +126,10 @@ class HistoryPhysics(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class History(_OtherObservations):
-    """An environment whose observation has its last observations.
+    """An environment whose observation contains the last observations of another environment.
 
     - `env`: the environment;
-    - `length`: the number of observations, with the newest one;
+    - `length`: the number of observations, the newest one included;
     - `entry`: if the observations of `env` are dicts, the entry that gets the history. The other
       entries stay as they are;
     - observation (length m,): the observations (m,) one after another, the newest one first. At the
@@ -137,10 +137,10 @@ class History(_OtherObservations):
       k steps before "x[-k]";
     - physics: a `HistoryPhysics`; parameters, actions and rewards: those of `env`.
 
-    The noise of an observation does not change while it is in the history, and all entries have the
-    noise of one observation. An entry that is not finite ends the episode, as in `env`, and is 0 in
-    the history. Raises ArgumentError for a length below 1, for an entry that the observations do
-    not have, and for an observation or entry that is no vector of floats.
+    An observation keeps its noise while it is in the history. If observations are dicts, the noise
+    of all entries is drawn once per step. An entry that is not finite ends the episode, as in
+    `env`, and is 0 in the history. Raises ArgumentError for a length below 1, for an entry that the
+    observations do not have, and for an observation or entry that is no vector of floats.
     """
 
     env: Env

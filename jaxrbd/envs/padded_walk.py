@@ -24,15 +24,17 @@ from .randomisation import Randomised
 class PaddedWalk(LeggedEnv):
     """Several robots with legs follow commands: one program, and one policy for all of them.
 
-    - `walkers`: the environments of the robots, such as `QuadrupedTrot()` or `MjcfWalk(path)`. The
-      task is that of the first one; all have a gait, or none;
-    - action (n,): one entry per joint of the common tree of the robots (`jaxrbd.padded`), after the
-      base. As in the environment of each robot; the entries of other joints have no effect;
-    - observation (12 + 4 n + 3,), or with a gait (12 + 4 n + 5,): as for `QuadrupedJoystick` and
+    - `walkers`: the environments of the robots, such as `QuadrupedTrot()` or `MjcfWalk(path)`.
+      Either all have a gait, or none;
+    - action (n,): one entry per joint after the base of the common tree of the robots
+      (`jaxrbd.padded`), as in the environment of the robot. An entry has no effect if the robot
+      does not have the joint;
+    - observation (12 + 4 n,), or with a gait (14 + 4 n,): as for `QuadrupedJoystick` and
       `QuadrupedTrot`, with zeros for joints that the robot does not have; then, at the end, 1 for
       each joint that it has and 0 for the others, (n,);
-    - physics: a `LeggedPhysics`; parameters: a `LeggedParams`. `default_params` are those of the
-      first robot, and `params_of_all` those of any number of environments with different robots.
+    - physics: a `LeggedPhysics`; parameters: a `LeggedParams`. `default_params` returns the
+      parameters for the first robot, and `params_of_all` those for any number of environments with
+      different robots.
 
     Raises ArgumentError, which names the robot, for an environment that is no `LeggedEnv`, for
     robots with springs, tendons or constraints, and for robots with other reward terms.
@@ -54,7 +56,7 @@ class PaddedWalk(LeggedEnv):
             if (walker.phases is None) != (self.walkers[0].phases is None):
                 raise ArgumentError(f"walkers[{i}] and walkers[0] differ in having a gait")
         object.__setattr__(self, "walkers", tuple(self.walkers))
-        params = _params_of_each(self.walkers)
+        params = _walker_params(self.walkers)
         model = params.model
         found = {
             "action_size": model.nv - 6,
@@ -65,7 +67,7 @@ class PaddedWalk(LeggedEnv):
             object.__setattr__(self, name, value)
 
     def default_params(self) -> LeggedParams:
-        return jax.tree.map(lambda x: x[0], _params_of_each(self.walkers))
+        return jax.tree.map(lambda x: x[0], _walker_params(self.walkers))
 
     def params_of_all(self, size: int) -> Randomised:
         """The parameters of `size` environments with the robots in turn, as `randomise` returns.
@@ -74,7 +76,7 @@ class PaddedWalk(LeggedEnv):
         """
         arguments.require_counts(size=size)
         index = np.arange(size) % len(self.walkers)
-        params = jax.tree.map(lambda x: x[index], _params_of_each(self.walkers))
+        params = jax.tree.map(lambda x: x[index], _walker_params(self.walkers))
         return Randomised(params, jax.tree.map(lambda _: 0, params))
 
     def robots(self) -> PaddedRobots:
@@ -91,19 +93,19 @@ class PaddedWalk(LeggedEnv):
 
     def initial(self, params, key):
         """As for one robot; the joints that the robot does not have are at rest in the posture."""
-        start, has = super().initial(params, key), _has_joint(params)
-        q = start.q.at[7:].set(jnp.where(has, start.q[7:], params.home[7:]))
-        return start._replace(q=q, v=start.v.at[6:].set(_own(params, start.v[6:])))
+        start, has_joint = super().initial(params, key), _has_joint(params)
+        q = start.q.at[7:].set(jnp.where(has_joint, start.q[7:], params.home[7:]))
+        return start._replace(q=q, v=start.v.at[6:].set(_masked_joints(params, start.v[6:])))
 
     def advance(self, params, physics, action, key):
-        return super().advance(params, physics, _own(params, action), key)
+        return super().advance(params, physics, _masked_joints(params, action), key)
 
     def _observed(self, params, physics):
         measured, exact = super()._observed(params, physics)
         return measured, exact | {"has_joint": _has_joint(params).astype(params.model.dtype)}
 
     def terms(self, params, before, action, after):
-        terms = super().terms(params, before, _own(params, action), after)
+        terms = super().terms(params, before, _masked_joints(params, action), after)
         if self.phases is not None:
             errors = gait_errors(params, after, jnp.asarray(params.phases))
             terms["gait"] = -jnp.mean(errors, where=self._acting(params))
@@ -115,12 +117,12 @@ def _has_joint(params: LeggedParams) -> Array:
     return jnp.asarray(params.stroke) > 0
 
 
-def _own(params: LeggedParams, x: Array) -> Array:
+def _masked_joints(params: LeggedParams, x: Array) -> Array:
     """Values of the joints (n,), with zeros for the joints that the robot does not have."""
     return jnp.where(_has_joint(params), x, 0)
 
 
-def _params_of_each(walkers: Sequence[LeggedEnv]) -> LeggedParams:
+def _walker_params(walkers: Sequence[LeggedEnv]) -> LeggedParams:
     """The parameters of several environments in the tree of their robots, with a first axis."""
     each = [walker.default_params() for walker in walkers]
     for params in each:
@@ -154,8 +156,8 @@ def _params_of_each(walkers: Sequence[LeggedEnv]) -> LeggedParams:
         "stroke": robots.velocities(strokes)[:, 6:],
         "phases": None if phases is None else jnp.asarray(phases, dtype),
     }
-    rest = [params._replace(**dict.fromkeys(special)) for params in each]
-    return jax.tree.map(lambda *x: jnp.stack(x), *rest)._replace(**special)
+    shared = [params._replace(**dict.fromkeys(special)) for params in each]
+    return jax.tree.map(lambda *x: jnp.stack(x), *shared)._replace(**special)
 
 
 def _check(params: LeggedParams, first: LeggedParams) -> None:

@@ -47,7 +47,7 @@ class QuadrupedJoystick(legged.LeggedEnv):
     """The quadruped follows a random command: forward, sideways and turning velocity.
 
     As `QuadrupedStand`, with the command (3,) at the end of the observation (48,). Each episode has
-    another command.
+    a new command.
     """
 
     episode_steps: int = 500

@@ -25,7 +25,7 @@ Distribution = Callable[[PRNGKeyArray, Array], Array]
 
 
 class _Bounded(eqx.Module):
-    """A distribution with bounds of random numbers."""
+    """A distribution with a lower and an upper bound."""
 
     low: ArrayLike
     high: ArrayLike
@@ -81,7 +81,7 @@ class Scale(_Bounded):
 
 
 class Shift(_Bounded):
-    """The distribution of the usual value plus a number from `low` to `high`.
+    """The distribution of the usual value plus a shift from `low` to `high`.
 
     `low`, `high`: (). With `per_row`, each row x[i] has another shift.
     """
@@ -115,7 +115,7 @@ def randomise(
       in `params`, such as "model.inertia", "scene.material.friction" or "model.joints[0].axis". A
       distribution is a `Uniform`, `Scale`, `Shift` or another function of a key and the usual
       value, which returns an array of the same shape and dtype. It is called once per environment;
-    - `key`: a key of `jax.random`. The values of a leaf do not depend on the other names.
+    - `key`: a key of `jax.random`. The values of a leaf do not depend on the names of other leaves.
 
     The other leaves are shared by all environments, so they take no more memory. The result may
     also be computed inside of `jax.jit`. Raises ArgumentError for a name that is no leaf of floats,
@@ -262,7 +262,7 @@ def _leaf(params: Params, name: str) -> Array:
 
 
 def _names(x: Any) -> list[str]:
-    """The steps of a path that can follow at x."""
+    """The names that a path can have after x."""
     if isinstance(x, Mapping):
         return [str(key) for key in x]
     if hasattr(x, "_fields"):

@@ -1,8 +1,9 @@
 """Learning of policies: SHAC, APG, PPO and imitation, on the environments of `jaxrbd.envs`.
 
-Each algorithm is one file that reads as its paper: `shac.py`, `apg.py`, `ppo.py`, `imitation.py`. A
-`Training` runs the updates of an algorithm, gives metrics, and writes checkpoints. The module needs
-optax: `pip install optax`. `import jaxrbd` does not import it.
+Each algorithm is one file with the symbols of its paper: `shac.py`, `apg.py`, `ppo.py`,
+`imitation.py`. A `Training` runs the updates of an algorithm, gives metrics, and writes
+checkpoints. The module needs optax: `pip install optax`. `import jaxrbd` does not import this
+module.
 """
 
 from .apg import Apg, ApgState

@@ -2,13 +2,14 @@
 
 An update rolls n environments out for h steps, from where the last update ended. The loss is the
 negative mean reward of the window, and JAX differentiates it through the physics. Rewards after the
-window have no weight, so APG suits tasks in which an action pays soon, such as following a
-reference.
+window have no weight, so APG suits tasks in which an action changes the reward soon, such as
+following a reference.
 
 A few environments, such as robots that are about to fall, can have gradients that are larger than
 those of all others. With `action_limit`, the gradient with respect to each action is limited before
-JAX sums the effects of all actions on the policy. At the end, the norm of the sum is limited. The
-limit of single actions and the noise that falls (`last_noise`) are not in the paper.
+JAX sums the gradients of all actions into the gradient of the policy. Then the norm of the sum is
+limited. The limit of single actions and the decrease of the noise (`last_noise`) are not in the
+paper.
 
 Source: Wiedemann, Wuest, Loquercio, Mueller, Floreano and Scaramuzza (2023), Training efficient
 controllers via analytic policy gradient, equation (4).
@@ -56,7 +57,7 @@ class ApgState(NamedTuple):
 class Apg:
     """The settings of APG.
 
-    - `batch` n, `horizon` h: environments, and steps of a window;
+    - `batch`: the number n of environments; `horizon`: the number h of steps of a window;
     - `hidden`: sizes of the hidden layers of the policy;
     - `learning_rate` falls linearly to `last_learning_rate` over `updates`;
     - `betas`: the two decay rates of Adam;

@@ -1,11 +1,11 @@
 """A policy network with attention between the joints of a robot.
 
-Each joint has a vector, its token. It starts as a linear map of the observations of the joint and
-of the whole robot, plus a learned vector of the place of the joint. In each block, the tokens get a
-weighted mean of linear maps of all tokens, whose weights depend on the tokens themselves
-(attention), and then each token changes by a small network. All joints share these maps, and joints
-that a robot does not have get no weight. The action of a joint is the product of its token and of
-weights of its place.
+Each joint has a vector, its token. The first token is a linear map of the observations of the joint
+and of the whole robot, plus a learned vector of the joint. Each block changes the tokens twice. By
+attention, a weighted mean of linear maps of all tokens is added to each token; the weights depend
+on the tokens. Then the result of a small network, a function of the token, is added to it. All
+joints share the linear maps and the network. Joints that a robot does not have get no weight. The
+action of a joint is the scalar product of its last token and a second learned vector of the joint.
 
 Sources: Vaswani et al. (2017), Attention is all you need, sections 3.1 to 3.3, with the
 normalisation before each step; Gupta, Fan, Ganguli and Fei-Fei (2022), MetaMorph, for one policy
@@ -30,8 +30,9 @@ from ..errors import ArgumentError
 from ..model import arguments
 from .networks import Layer, apply, network
 
-# With the mean m and the standard deviation s of an entry of the mask, it is -m / s for joints that
-# the robot does not have, and (1 - m) / s otherwise, which is zero for a joint of all robots.
+# With the mean m and the standard deviation s of an entry of the mask, the normalised entry is
+# -m / s for a joint that the robot does not have, and (1 - m) / s otherwise. The latter is zero for
+# a joint that all robots have.
 ABSENT = -1e-3
 
 
@@ -39,8 +40,8 @@ class Block(NamedTuple):
     """The maps of one block, for tokens of width d.
 
     - `attention` (d, 3 d): the queries, keys and values of the heads, one after another;
-    - `projection` (d, d): of the results of the heads;
-    - `change`: the network of two layers, d, 2 d, d, that changes each token.
+    - `projection` (d, d): the map of the results of the heads;
+    - `change`: the network with the sizes d, 2 d, d, whose result is added to each token.
     """
 
     attention: Layer
@@ -51,7 +52,8 @@ class Block(NamedTuple):
 class AttentionNetwork(eqx.Module):
     """A network from observations to one action per joint; see `JointAttention`.
 
-    `places`: the vector of each joint; `actions`: the weights of each action.
+    `places`: the vector of each joint; `start`: the linear map of the first tokens; `actions`: the
+    weights of each action.
     """
 
     places: Float[Array, "n d"]
@@ -64,17 +66,17 @@ class AttentionNetwork(eqx.Module):
         """The actions for observations, shifted and scaled to the mean 0 and the variance 1."""
         batch, x = x.shape[:-1], x.reshape(-1, x.shape[-1])
         mask, each_joint, shared = self.settings.entries()
-        of_robot = jnp.broadcast_to(x[:, None, shared], (len(x), len(each_joint), len(shared)))
-        tokens = jnp.concatenate([x[:, each_joint], of_robot], axis=-1)
+        robot_entries = jnp.broadcast_to(x[:, None, shared], (len(x), len(each_joint), len(shared)))
+        tokens = jnp.concatenate([x[:, each_joint], robot_entries], axis=-1)
         tokens = plus(apply((self.start,), tokens), self.places)
-        has = jnp.ones(tokens.shape[:2], bool) if mask is None else x[:, mask] > ABSENT
+        has_joint = jnp.ones(tokens.shape[:2], bool) if mask is None else x[:, mask] > ABSENT
         for block in self.blocks:
-            tokens = tokens + self._attention(block, _normalised(tokens), has)
+            tokens = tokens + self._attention(block, _normalised(tokens), has_joint)
             tokens = tokens + apply(block.change, _normalised(tokens))
         found = jnp.sum(times(_normalised(tokens), self.actions), axis=-1)
         return found.reshape(*batch, len(each_joint))
 
-    def _attention(self, block: Block, tokens: Array, has: Array) -> Array:
+    def _attention(self, block: Block, tokens: Array, has_joint: Array) -> Array:
         """The change of the tokens (b, n, d) by attention to the joints that the robot has."""
         size, n, d = tokens.shape
         heads = apply((block.attention,), tokens)
@@ -82,7 +84,7 @@ class AttentionNetwork(eqx.Module):
         query, key, value = (heads[:, :, i] for i in range(3))
         scores = jnp.einsum("bihd,bjhd->bhij", query, key) / float(np.sqrt(query.shape[-1]))
         # Not minus infinity, so that the weights of a robot without joints are no NaN.
-        scores = jnp.where(has[:, None, None, :], scores, -1e9)
+        scores = jnp.where(has_joint[:, None, None, :], scores, -1e9)
         found = jnp.einsum("bhij,bjhd->bihd", jax.nn.softmax(scores), value)
         return apply((block.projection,), found.reshape(size, n, d))
 
@@ -93,8 +95,8 @@ class JointAttention:
 
     - `parts`: the names and sizes of the parts of an observation, in their order, such as
       `env.interface(params).observation`;
-    - `per_joint`: the names of the parts with one entry per joint, in the order of the actions. The
-      tokens of all joints start with the other parts, which describe the whole robot;
+    - `per_joint`: the names of the parts with one entry per joint, in the order of the actions. All
+      other parts describe the whole robot, and the first token of each joint depends on them;
     - `mask`: the name of the part that is 1 for joints that the robot has, and 0 for others, such
       as "has_joint" of `envs.PaddedWalk` (default: the robot has all joints). Before the first
       update, the mean of this part is not known, and all joints have weights;
@@ -141,7 +143,10 @@ class JointAttention:
                 )
 
     def entries(self) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
-        """The indices of the mask (n,), of the parts of each joint (n, p), and of the others."""
+        """The indices of the mask (n,), of the parts of each joint (n, p), and of the other parts.
+
+        The other parts contain the mask.
+        """
         ends = np.cumsum([0, *(size for _, size in self.parts)])
         rows = {name: np.arange(i, i + n) for (name, n), i in zip(self.parts, ends)}
         each_joint = np.stack([rows.pop(name) for name in self.per_joint], axis=1)
@@ -183,6 +188,6 @@ class JointAttention:
 
 
 def _normalised(tokens: Float[Array, "... d"]) -> Float[Array, "... d"]:
-    """Tokens with the mean 0 and the variance 1 of their entries."""
+    """The tokens, shifted and scaled: the entries of each token get the mean 0 and variance 1."""
     tokens = tokens - jnp.mean(tokens, axis=-1, keepdims=True)
     return tokens / jnp.sqrt(jnp.mean(tokens * tokens, axis=-1, keepdims=True) + 1e-5)

@@ -44,10 +44,10 @@ def save_checkpoint(path: str | os.PathLike[str], about: dict[str, Any], tree: A
     named = _named(tree)
     arrays = {name: np.asarray(_data(x)) for name, x in named.items()}
     kinds = {name: str(jax.random.key_impl(x)) for name, x in named.items() if _is_key(x)}
-    listed = [_entry(name, x, kinds.get(name)) for name, x in arrays.items()]
-    little = [x.astype(x.dtype.newbyteorder("<")).tobytes() for x in arrays.values()]
-    header = {"about": about, "arrays": listed}
-    write_sealed(path, "checkpoint", VERSION, header, b"".join(little))
+    entries = [_entry(name, x, kinds.get(name)) for name, x in arrays.items()]
+    data = [x.astype(x.dtype.newbyteorder("<")).tobytes() for x in arrays.values()]
+    header = {"about": about, "arrays": entries}
+    write_sealed(path, "checkpoint", VERSION, header, b"".join(data))
 
 
 def read_description(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -74,19 +74,19 @@ def load_checkpoint(path: str | os.PathLike[str], like: Any) -> Any:
 
 
 def load_fields(path: str | os.PathLike[str], like: dict[str, Any]) -> dict[str, Any]:
-    """Those of some fields that a checkpoint has, whose pytree is a named tuple.
+    """Some fields of a checkpoint whose pytree is a named tuple, without fields that it lacks.
 
-    `like`: for each field a pytree with its structure, shapes and dtypes. Errors as in
-    `load_checkpoint`.
+    `like`: the names of the fields, each with a pytree of the structure, shapes and dtypes of the
+    field. Errors as in `load_checkpoint`.
     """
     stored, found = _stored(path), {}
     for field, tree in like.items():
         # The name of an array is the path to it: after the field, another field or an index.
-        of_field = [x for x in stored if re.match(rf"\.{re.escape(field)}\b", x.name)]
-        if of_field:
+        field_arrays = [x for x in stored if re.match(rf"\.{re.escape(field)}\b", x.name)]
+        if field_arrays:
             expected = {f".{field}{rest}": x for rest, x in _named(tree).items()}
             owner = f"the {field} of this training"
-            found[field] = _tree(path, of_field, expected, tree, owner)
+            found[field] = _tree(path, field_arrays, expected, tree, owner)
     return found
 
 

@@ -17,9 +17,9 @@ from .training import Record
 def tensorboard_writer(
     folder: str | os.PathLike[str], after: int = 0
 ) -> Iterator[Callable[[Record], None]]:
-    """A function that writes a `Record` for TensorBoard: the value of a `with` statement.
+    """A context manager, whose value is a function that writes a `Record` for TensorBoard.
 
-    - `folder`: gets one new event file, and is made if it does not exist;
+    - `folder`: the folder of the new event file, which is made if it does not exist;
     - `after`: the steps of the last record before a continued training, `records[-1].steps`.
       TensorBoard then hides the later records of earlier files of the folder.
 
@@ -36,7 +36,7 @@ def tensorboard_writer(
             f"event files need the package tensorboardX: {installation('tensorboard')}"
         ) from error
     os.makedirs(folder, exist_ok=True)
-    # The writer names a file by the second, which two files of a folder may have in common.
+    # The writer names a file by the time in seconds. The suffix separates files of one second.
     file = EventsWriter(os.path.join(os.fspath(folder), "events"), f".{time.time_ns()}")
 
     messages: Any = event_pb2  # protobuf makes the classes when the module is imported

@@ -1,18 +1,19 @@
-"""Imitation: a policy learns to act as another one, in the states that it reaches itself.
+"""Imitation: a policy, the student, learns the actions of another policy, the teacher.
 
-The policy that learns, the student, can have another network than the teacher, or other
-observations. An update simulates n environments for h steps. In the first half of the training, the
-teacher controls some of the environments: each one with a probability that falls linearly from 1 to
-0. The student controls the others. Then the student is fitted to the actions that the teacher takes
-for all observations of the window, whoever controlled the environment. The loss is
+The student learns in states that it reaches itself. It can have another network than the teacher,
+or other observations. An update simulates n environments for h steps. In the first half of the
+training, the teacher controls some of the environments: each one with a probability that falls
+linearly from 1 to 0. The student controls the other environments. Then the student is fitted to the
+actions of the teacher for all observations of the window, also where the student controlled the
+environment. The loss is
 
     L = mean over samples ( sum_j w_j (a_j - b_j)^2 / sum_j w_j ),
 
 with the actions a of the student and b of the teacher without noise, and weights w.
 
 Source: Ross, Gordon and Bagnell (2011), A reduction of imitation learning and structured prediction
-to no-regret online learning, algorithm 3.1 (DAgger). It fits the samples of all windows; here each
-fit uses those of the last window, and starts from the student of the window before.
+to no-regret online learning, algorithm 3.1 (DAgger). Algorithm 3.1 fits the student to the samples
+of all windows; here each fit uses the samples of the last window, and starts from the last student.
 """
 
 from __future__ import annotations
@@ -54,11 +55,11 @@ class Imitation:
     - `teacher`: a function from observations (..., m) to actions (..., k), such as the `policy()`
       of a `Training`;
     - `weights`: a function from observations to the weights (..., k) of the squared errors of the
-      actions, 0 or more (default: 1). For `envs.PaddedWalk`, the mask at the end of an observation
-      leaves out the joints that a robot does not have;
-    - `batch` n, `horizon` h: environments, and steps of a window;
-    - `hidden`, `policy_observation`, `policy_network`: as in `Ppo`, of the student;
-    - `learning_rate` falls linearly to `last_learning_rate` over all steps;
+      actions, 0 or more (default: 1). For `envs.PaddedWalk`, use the mask at the end of an
+      observation, which is 0 for the joints that a robot does not have;
+    - `batch`: the number n of environments; `horizon`: the number h of steps of a window;
+    - `hidden`, `policy_observation`, `policy_network`: as in `Ppo`, for the student;
+    - `learning_rate` falls linearly to `last_learning_rate` over `updates`;
     - `epochs`, `minibatches`: as in `Ppo`;
     - `log_std`: the logarithm of the standard deviation of the noise with which the student acts;
     - `updates`: the number of updates of the whole training.
@@ -99,7 +100,7 @@ class Imitation:
         states, dtype = start(env, params, reset_key, self.batch), params.model.dtype
         for name in ("teacher", "weights"):
             if getattr(self, name) is not None:
-                self._given(name, states.observation, (self.batch, env.action_size))
+                self._result(name, states.observation, (self.batch, env.action_size))
         size = networks.observation_size(
             self.policy_observation, states.observation, "policy_observation"
         )
@@ -119,31 +120,32 @@ class Imitation:
     ) -> tuple[ImitationState, dict[str, Float[Array, ""]]]:
         """The state after one update, and its metrics.
 
-        `loss` is L of the last part. `weights` is the mean of the weights, if the algorithm has
-        some; NaN if a weight is negative or not finite. Raises ArgumentError for a result of the
-        teacher or of `weights` that does not have one row per observation.
+        The metric `loss` is L of the last minibatch. The metric `weights`, if the algorithm has
+        weights, is their mean; it is NaN if a weight is negative or not finite. Raises
+        ArgumentError for a result of the teacher or of `weights` that does not have one row per
+        observation.
         """
         key, noise_key, control_key, order_key = jax.random.split(state.key, 4)
         dtype, k = state.policy.log_std.dtype, env.action_size
         noise = jax.random.normal(noise_key, (self.horizon, self.batch, k), dtype)
-        # The share of the environments that the teacher controls.
+        # The expected share of the environments that the teacher controls.
         share = jnp.maximum(1 - 2 * self._adam().progress(state.optimiser), 0)
-        by_teacher = jax.random.uniform(control_key, (self.batch, 1), dtype) < share
+        teacher_controls = jax.random.uniform(control_key, (self.batch, 1), dtype) < share
 
         def actions(observation: Observation, noise: Array) -> Array:
             name = self.policy_observation
-            by_student = act(state.policy, state.statistics, observation, noise, name)
-            taught = self._given("teacher", observation, (self.batch, k))
-            return jnp.where(by_teacher, taught, by_student)
+            student_actions = act(state.policy, state.statistics, observation, noise, name)
+            teacher_actions = self._result("teacher", observation, (self.batch, k))
+            return jnp.where(teacher_controls, teacher_actions, student_actions)
 
         states, window = roll(env, params, state.states, actions, noise)
-        seen = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), window.observation)
+        observations = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), window.observation)
         statistics = with_observations(state.statistics, window.observation)
         shape = self.update_steps, k
-        wanted = lax.stop_gradient(self._given("teacher", seen, shape))
-        weights, reported = jnp.ones_like(wanted), {}
+        targets = lax.stop_gradient(self._result("teacher", observations, shape))
+        weights, reported = jnp.ones_like(targets), {}
         if self.weights is not None:
-            weights = self._given("weights", seen, shape)
+            weights = self._result("weights", observations, shape)
             valid = jnp.all((weights >= 0) & jnp.isfinite(weights))
             reported = {"weights": jnp.where(valid, jnp.mean(weights), jnp.nan)}
             weights = jnp.where(valid, weights, 0)  # so no other metric is NaN
@@ -153,11 +155,11 @@ class Imitation:
 
             def loss(mean: Any) -> Array:
                 policy = state.policy._replace(mean=mean)
-                some = jax.tree.map(lambda x: x[rows], seen)
+                samples = jax.tree.map(lambda x: x[rows], observations)
                 no_noise = jnp.zeros((len(rows), k), dtype)
-                found = act(policy, statistics, some, no_noise, self.policy_observation)
-                w, error = weights[rows], (found - wanted[rows]) ** 2
-                # A robot without weights has no error, and no NaN.
+                found = act(policy, statistics, samples, no_noise, self.policy_observation)
+                w, error = weights[rows], (found - targets[rows]) ** 2
+                # If all weights of a sample are 0, its error is 0, not NaN.
                 total = jnp.maximum(jnp.sum(w, axis=1), jnp.finfo(dtype).tiny)
                 return jnp.mean(jnp.sum(w * error, axis=1) / total)
 
@@ -165,7 +167,7 @@ class Imitation:
             found = self._adam().step(gradient, optimiser, mean)
             return (found.params, found.state), (error, found.gradient_norm)
 
-        rows = shuffled(order_key, len(wanted), self.epochs, self.minibatches)
+        rows = shuffled(order_key, len(targets), self.epochs, self.minibatches)
         (mean, optimiser), (errors, norms) = lax.scan(
             step, (state.policy.mean, state.optimiser), rows
         )
@@ -194,7 +196,7 @@ class Imitation:
         noise = jnp.zeros_like(state.policy.log_std)
         return act(state.policy, state.statistics, observation, noise, self.policy_observation)
 
-    def _given(self, name: str, observation: Observation, shape: tuple[int, int]) -> Array:
+    def _result(self, name: str, observation: Observation, shape: tuple[int, int]) -> Array:
         """The result of `teacher` or `weights`, one row per observation."""
         found = arguments.as_array(getattr(self, name)(observation), f"the result of {name}")
         if found.shape != shape:

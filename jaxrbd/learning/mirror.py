@@ -1,12 +1,12 @@
-"""Tasks that look the same in a mirror: the action for the better of two sides, or for both.
+"""Policies for tasks that look the same in a mirror: symmetric networks, the better of two sides.
 
-`Symmetric` makes a policy that acts for the mirror image of a state with the mirror image of its
-action. This is right for walking, where the two sides take turns. It is wrong where one side must
-be chosen. For example, a swing-up to the left and one to the right are equally good at some states,
-and there the best action changes abruptly. A continuous policy changes its action steeply near some
-boundary, and the gradient through the physics does not move this boundary to the right states. With
-`mirror_observation` of an algorithm, the policy acts for the observation or for its mirror image,
-whichever has the higher value of the critic. The training does not change.
+The action of a `Symmetric` policy for the mirror image of a state is the mirror image of its action
+for the state. This is right for walking, where the two sides take turns. It is wrong where one side
+must be chosen. For example, a swing-up to the left and one to the right are equally good at some
+states, and there the best action changes abruptly. A continuous policy changes its action steeply
+near some boundary, and the gradient through the physics does not move this boundary to the right
+states. With the setting `mirror_observation` of `Shac`, the policy acts for the observation or for
+its mirror image, whichever has the higher value of the critic. The training does not change.
 """
 
 from __future__ import annotations
@@ -70,9 +70,10 @@ class SymmetricNetwork(eqx.Module):
         return (apply(self.network, x) + image) / 2
 
     def as_layers(self) -> Network:
-        """The same function as layers of twice the width, one half for each side, or as one layer.
+        """The same function as a `Network`.
 
-        Raises ArgumentError if the network of one side is not made of layers.
+        Hidden layers have twice the width, one half for each side. Raises ArgumentError if the
+        network of one side is not made of layers.
         """
         if not isinstance(self.network, tuple):
             raise ArgumentError(
@@ -98,14 +99,13 @@ class Symmetric:
     """The settings of a symmetric policy network, for `Shac(policy_network=...)` and others.
 
     - `mirror`: the mirror image of observations and actions, such as `envs.mirror_image(env)`;
-    - `network`: makes the network f of which the result is symmetric (default: layers).
+    - `network`: the function that makes the network f below (default: `networks.network`).
 
     The mean of the action before tanh, for a normalised observation x, is `(f(x) + A f(O x)) / 2`,
     with the images O and A of observations and actions. So the action for `O x` is the image of the
-    action for x. The normalisation is symmetric as far as the observations of the training are.
+    action for x. The normalisation is as symmetric as the observations of the training.
 
-    As a function, it raises ArgumentError if the sizes of observations or actions are not those of
-    the mirror.
+    A call raises ArgumentError if the sizes of observations or actions are not those of the mirror.
     """
 
     mirror: Mirror

@@ -35,8 +35,8 @@ PolicyNetwork = Callable[[PRNGKeyArray, Sequence[int], Any, float], Any]
 def network(key: PRNGKeyArray, sizes: Sequence[int], dtype: Any, last: float = 1.0) -> Network:
     """A network with random weights of variance 1 / m, for m inputs of a layer, and zero biases.
 
-    `sizes`: of the input, of the hidden layers and of the output; `last`: a factor of the weights
-    of the last layer.
+    `sizes`: the sizes of the input, of the hidden layers and of the output; `last`: a factor of the
+    weights of the last layer.
     """
     keys = jax.random.split(key, len(sizes) - 1)
     factors = [1.0] * (len(sizes) - 2) + [last]
@@ -55,7 +55,7 @@ def apply(layers: Any, x: Float[Array, "... m"]) -> Float[Array, "... n"]:
     `layers`: a `Network`, with the activation function elu between its layers, or another network
     that a `PolicyNetwork` makes.
     """
-    if callable(layers):  # also a tuple with names that is a function
+    if callable(layers):  # also a named tuple with `__call__`
         return cast("Callable[[Array], Array]", layers)(x)
     for layer in layers[:-1]:
         x = jax.nn.elu(plus(x @ layer.weight, layer.bias))
@@ -65,7 +65,7 @@ def apply(layers: Any, x: Float[Array, "... m"]) -> Float[Array, "... n"]:
 class Statistics(NamedTuple):
     """The mean and the variance of all observations up to now, (n,) each, and their number.
 
-    Before the first observation, they are those of 1e-4 observations with mean 0 and variance 1.
+    The start values are the number 1e-4, the mean 0 and the variance 1.
     """
 
     samples: Float[Array, ""]
@@ -136,12 +136,12 @@ def entry(name: str | None, x: Any) -> Any:
 def normalised(
     statistics: ObservationStatistics, observation: Observation, name: str | None
 ) -> Float[Array, "... m"]:
-    """What a network gets of observations, shifted and scaled; `name`: as in `entry`."""
+    """The input of a network for observations, shifted and scaled; `name`: as in `entry`."""
     return entry(name, statistics).normalise(entry(name, observation))
 
 
 def observation_size(name: str | None, observation: Observation, setting: str) -> int:
-    """The size of the array that a network gets of a batch of observations.
+    """The size of the input of a network, from a batch of observations.
 
     `name`: as in `entry`; `setting`: the setting of the algorithm that states `name`. Raises
     ArgumentError, which names the setting, if the observation has no such array.
@@ -180,8 +180,9 @@ def new_policy(
 ) -> Policy:
     """A policy with random weights; the actions are near zero at first.
 
-    `policy_network`: what makes the network (default: `network`). Raises ArgumentError for a
-    network with other leaves than arrays, and with results of another size than the action.
+    `policy_network`: the function that makes the network (default: `network`). Raises ArgumentError
+    for a network with leaves that are not arrays of `dtype`, for a network that fails, and for
+    results of another size than the action.
     """
     mean = (policy_network or network)(key, sizes, dtype, 0.1)
     for leaf in jax.tree.leaves(mean):
@@ -211,7 +212,7 @@ def new_policy(
 
 
 def policy_layers(policy: Policy) -> Network:
-    """The layers of the network of a policy, also of a `Symmetric` one.
+    """The layers of the network of a policy, also of a `SymmetricNetwork`.
 
     Raises ArgumentError for another network.
     """
@@ -232,8 +233,10 @@ def act(
     noise: Float[Array, "... n"],
     name: str | None = None,
 ) -> Float[Array, "... n"]:
-    """The actions for observations; the noise is 0 for the deterministic policy; `name`: as in
-    `entry`."""
+    """The actions for observations.
+
+    `noise`: standard normal, or 0 for the deterministic policy; `name`: as in `entry`.
+    """
     mean = apply(policy.mean, normalised(statistics, observation, name))
     return jnp.tanh(plus(mean, times(jnp.exp(policy.log_std), noise)))
 

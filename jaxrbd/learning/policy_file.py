@@ -21,32 +21,33 @@ from .networks import entry, policy_layers
 from .plain_policy import layer_count, policy_arrays
 from .training import Training, without_resets
 
-# The oldest versions with all operators of the graph, so that old programs can read the file.
+# The oldest versions of the operators and of the file format that have all operators of the graph,
+# so that old programs can read the file.
 _OPERATORS, _FORMAT = 13, 7
 
 
 def export_policy(training: Training, path: str | os.PathLike[str], params: Any = None) -> None:
     """Write the policy without noise as an ONNX file, and a description in a JSON file beside it.
 
-    - `path`: the ONNX file, a name that ends in ".onnx". The other file ends in ".json". Existing
-      files are replaced;
+    - `path`: the ONNX file, a name that ends in ".onnx". The name of the JSON file ends in ".json".
+      Existing files are replaced;
     - `params`: the parameters that the description states (default: those of the training).
 
     The graph has the input `observation` (batch, m) and the output `action` (batch, k), in float32.
-    The observation is that of the environment, because the graph contains the normalisation. If
-    observations are dicts, it is their entry `policy_observation`. `policy_description` lists the
-    content of the JSON file. The bytes of both files depend only on the training and on the version
-    of jaxrbd.
+    The input is the observation of the environment, because the graph contains the normalisation.
+    If observations are dicts, the input is their entry `policy_observation`. `policy_description`
+    lists the content of the JSON file. The bytes of both files depend only on the training and on
+    the version of jaxrbd.
 
     Raises ArgumentError for another ending, a folder that does not exist, a folder in place of a
     file, without the package onnx (`pip install onnx`), and as `policy_description`; OSError if a
     file cannot be written.
     """
-    other = checked_paths(path)[1]
+    json_path = checked_paths(path)[1]
     graph = _onnx_bytes(policy_arrays(training))
     description = json.dumps(policy_description(training, params), indent=2, allow_nan=False)
     replace_file(path, graph)
-    replace_file(other, description.encode("ascii") + b"\n")
+    replace_file(json_path, description.encode("ascii") + b"\n")
 
 
 def policy_description(training: Training, params: Any = None) -> dict[str, Any]:
@@ -57,12 +58,13 @@ def policy_description(training: Training, params: Any = None) -> dict[str, Any]
 
     - `task`, `algorithm`, `updates`: the training; `environment`: the name of its class, and its
       `settings` as in `Env.settings`;
-    - `time_step` in s, `control_rate` in Hz: the time between two actions;
+    - `time_step` in s: the time between two actions; `control_rate` in Hz: its inverse;
     - `observation`: its `size`, the `entry` of an observation that is a dict, and its `parts`, each
       with `name` and `size`, in their order;
-    - `action`: its `size`; the `actuators` in its order; and the `command` that they get, which is
-      `center + scale * action`;
-    - `stiffness` (kp), `damping` (kd), `effort`: of the PD control, in the order of the actuators;
+    - `action`: its `size`; the `actuators` in its order; and the `command` of the actuators, whose
+      value is `center + scale * action`;
+    - `stiffness` (kp), `damping` (kd), `effort`: the gains and the largest forces of the PD
+      control, in the order of the actuators;
     - `pose`: the default pose, a list of coordinates per joint, in the order of q.
 
     Raises ArgumentError if the training has `params_axes` and there are no `params`, if the sizes

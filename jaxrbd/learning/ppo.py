@@ -100,8 +100,8 @@ class Ppo:
       minibatches of a pass;
     - `policy_observation`, `critic_observation`: if an observation is a dict, the names of the
       arrays that the policy and the critic get (default: an observation is one array);
-    - `policy_network`: what makes the network of the policy, such as a `JointAttention`; see
-      `networks.PolicyNetwork` (default: a network with the layers `hidden`);
+    - `policy_network`: the function that makes the network of the policy, such as a
+      `JointAttention`; see `networks.PolicyNetwork` (default: a network with the layers `hidden`);
     - `reward_scale`: a factor of the rewards, so that returns are of the order of 1 to 10;
     - `updates`: the number of updates of the whole training.
     """

@@ -21,7 +21,8 @@ from ..model import arguments
 class Window(NamedTuple):
     """h steps of n environments; each array has the first axes (h, n).
 
-    - `observation`: before the step; `noise`: of the action; `reward`: of the step;
+    - `observation`: the observation before the step; `noise`: the noise of the action; `reward`:
+      the reward of the step;
     - `terminated`, `truncated`, `final_observation`, `diverged`: as in `envs.State`, after the
       step.
     """
@@ -65,8 +66,8 @@ def start(env: Vectorized, params: Any, key: PRNGKeyArray, size: int) -> State:
 def check_parts(algorithm: Any, name: str, *counts: str) -> None:
     """Raise ArgumentError if the samples of a window cannot be divided into equal parts.
 
-    `name`: the setting that has the number of parts. The settings `batch`, `horizon` and `counts`
-    must be 1 or more.
+    `name`: the name of the setting with the number of parts; `counts`: the names of settings which,
+    like `batch` and `horizon`, must be integers of 1 or more.
     """
     names = "batch", "horizon", *counts
     arguments.require_counts(**{name: getattr(algorithm, name) for name in names})
@@ -134,7 +135,7 @@ def check_numbers(algorithm: Any) -> None:
 
 
 def shuffled(key: PRNGKeyArray, count: int, epochs: int, minibatches: int) -> Int[Array, "m k"]:
-    """The indices of `count` samples in a random order per sweep, one row per part of a sweep."""
+    """The indices of `count` samples in a random order per epoch, one row per minibatch."""
     keys = jax.random.split(key, epochs)
     rows = jax.vmap(lambda key: jax.random.permutation(key, count))(keys)
     return rows.reshape(epochs * minibatches, -1)
@@ -184,8 +185,8 @@ def lambda_returns(
 
         R_t = r_t + c ((1 - l) V_{t+1} + l R_{t+1}),
 
-    with `R_{t+1} = V_{t+1}` at the end of an episode or of the window. There is no later return
-    after a step that terminated. Source: Sutton and Barto (2018), section 12.1.
+    with `R_{t+1} = V_{t+1}` at the end of an episode or of the window. After a step that
+    terminated, both are 0. Source: Sutton and Barto (2018), section 12.1.
     """
 
     def step(later: Array, row: tuple[Array, ...]) -> tuple[Array, Array]:
@@ -199,10 +200,10 @@ def lambda_returns(
 
 
 class Episodes(NamedTuple):
-    """The returns of episodes: of the current ones up to now (n,), and the mean of the last ones.
+    """The returns of the current episodes up to now (n,), and the mean return of ended episodes.
 
-    `mean` is the mean over the episodes that ended in the last window in which any ended, and
-    minus infinity before the first end. It is not NaN, so `jax_debug_nans` accepts it.
+    `mean` is the mean over the episodes that ended in the last window in which an episode ended.
+    Before the first end, it is minus infinity, not NaN, because of `jax_debug_nans`.
     """
 
     current: Float[Array, " n"]

@@ -13,11 +13,13 @@ step. V is added if the episode was truncated or the window ended, not if it ter
 JAX differentiates L through the physics. The window is short, so the gradient does not grow as it
 does over whole episodes; the critic V accounts for the later rewards. The critic is fitted to
 TD(lambda) returns, equations (6) and (7), where lambda is the parameter `td_lambda`. A target
-critic gives the values in L and in the returns; after each update, the new one is the mean of the
-old one and the critic, with the weights `target_share` and `1 - target_share`.
+critic gives the values in L and in the returns. After each update, the parameters of the new target
+critic are the mean of the parameters of the old target critic and of the critic, with the weights
+`target_share` and `1 - target_share`.
 
 Source: Xu, Makoviychuk, Narang, Ramos, Matusik, Garg and Macklin (2022), Accelerated policy
-learning with parallel differentiable simulation, algorithm 1. The defaults are its cart-pole's.
+learning with parallel differentiable simulation, algorithm 1. The default settings are the ones of
+the paper for the cart-pole.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ class ShacState(NamedTuple):
 class Shac:
     """The settings of SHAC.
 
-    - `batch` n, `horizon` h: environments, and steps of a window;
+    - `batch`: the number n of environments; `horizon`: the number h of steps of a window;
     - `hidden`: sizes of the hidden layers of both networks;
     - `discount`: the factor c per step; `td_lambda`: the parameter lambda of TD(lambda);
     - `learning_rate`, `critic_learning_rate`: fall linearly to `last_learning_rate` over `updates`;

@@ -65,7 +65,7 @@ _TRAINING_SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
 
 
 def task_names() -> tuple[str, ...]:
-    """The names of the tasks; those of `envs.GYMNASIUM_TASKS` need gymnasium and mujoco."""
+    """The names of the tasks; the tasks of `envs.GYMNASIUM_TASKS` need gymnasium and mujoco."""
     return (*_TASKS, *envs.GYMNASIUM_TASKS)
 
 
@@ -152,9 +152,9 @@ def _check_task(name: str) -> None:
 
 
 def with_whole_episodes(training: Training) -> envs.Env:
-    """The environment of a training, with the episodes of its task.
+    """The environment of a training, with the number of steps per episode of its task.
 
-    In a training, they can be shorter; see `load_task`.
+    In a training, episodes can be shorter; see `load_task`.
     """
     env: Any = without_resets(training.env)
     if training.task not in _TASKS:
@@ -165,9 +165,9 @@ def with_whole_episodes(training: Training) -> envs.Env:
 def _with_stated_settings(
     env: Any, about: dict[str, Any], path: str | os.PathLike[str]
 ) -> envs.Env:
-    """The environment with the settings that a checkpoint states, where it has such settings.
+    """The environment with the settings that a checkpoint states.
 
-    `Training.load` compares the others.
+    Settings that the environment does not have are left out; `Training.load` refuses them.
     """
     stated = about.get("environment")
     settings = stated.get("settings") if isinstance(stated, dict) else None

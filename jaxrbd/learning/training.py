@@ -42,9 +42,10 @@ Algorithm = Shac | Apg | Ppo | Imitation
 class Record(NamedTuple):
     """The metrics of one update.
 
-    - `update`: the number of updates up to now; `steps`: of steps of all environments;
-    - `metrics`: numbers by name. `return` is the mean return of the episodes that ended last, and
-      minus infinity before the first end; `reward` is the mean reward of a step. After an
+    - `update`: the number of updates up to now; `steps`: the number of steps of all environments up
+      to now;
+    - `metrics`: the metrics by name. `return` is the mean return of the episodes that ended last,
+      and minus infinity before the first end; `reward` is the mean reward of a step. After an
       evaluation, `evaluation_return` and `evaluation_length` are the means of its episodes.
     """
 
@@ -57,7 +58,8 @@ class Record(NamedTuple):
 class Evaluations:
     """Evaluations of the policy without noise during a training, for `Training.run`.
 
-    - `every`: updates between two evaluations; there is one after the last update too;
+    - `every`: the number of updates between two evaluations; there is one after the last update
+      too;
     - `episodes`: the number of episodes, whose starts are the same in each evaluation of a
       training. If the environments of the training have different parameters, episode i has the
       parameters of environment `i % batch`;
@@ -85,15 +87,15 @@ class Evaluations:
 class Training:
     """A training of one algorithm in one environment, which can be saved and continued.
 
-    - `algorithm`: a `Shac`, `Apg`, `Ppo` or `Imitation`; `env`: an `Env`; `seed`: of all random
-      numbers, an integer of 64 bits;
+    - `algorithm`: a `Shac`, `Apg`, `Ppo` or `Imitation`; `env`: an `Env`; `seed`: the seed of all
+      random numbers, an integer of 64 bits;
     - `params`: the parameters of the environment (default: `env.default_params()`), `params_axes`:
       the axes of `randomise`, if the environments have different parameters;
     - `task`: a name that the checkpoint stores;
     - `mesh`: the devices of this process over which the environments are split, as in
       `envs.vectorize` (default: one device). Its axes have the type Auto or Explicit, with the same
-      results. Each device has a copy of the networks. The results differ by rounding from those of
-      one device.
+      results. Each device has a copy of the networks. The results differ from the results of one
+      device by rounding.
 
     `state` is the state of the algorithm, and `records` has one `Record` per update up to now;
     both change while `run` is iterated. `started_from` describes the checkpoint of `start_from`,
@@ -123,7 +125,7 @@ class Training:
         self.params = env.default_params() if params is None else params
         self.params_axes = params_axes
         if mesh is not None:
-            # With axes of type Explicit, JAX asks every operation on the batch for its split.
+            # With axes of type Explicit, every operation on the batch must state its sharding.
             mesh = with_auto_axes(mesh)
         batch = vectorize(env if isinstance(env, AutoReset) else auto_reset(env), params_axes, mesh)
         self.records: list[Record] = []
@@ -141,10 +143,10 @@ class Training:
         """The records of the remaining updates, each when its update is complete.
 
         - `path`: the file of the checkpoint, which is written after every `every` updates and at
-          the end; None for none;
+          the end (default: no checkpoint);
         - `evaluation`: when the policy without noise is evaluated, and the return at which the
-          training ends (default: never). It changes no parameter and no other metric. A training
-          whose last record has this return is complete: `run` gives no record.
+          training ends (default: never). An evaluation changes no parameter and no other metric. A
+          training whose last record has this return is complete: `run` gives no record.
 
         Raises ArgumentError, before the first update, for a path in a folder that does not exist.
         Raises TrainingError, which names the update and the metric, if a metric other than the
@@ -198,10 +200,10 @@ class Training:
 
         The settings `updates`, `last_learning_rate` and `last_noise` of the algorithm may differ;
         the schedules of the rates and of the noise then have other values from here on. Otherwise
-        the later records are the same as without the interruption, bit for bit, on the same
-        machine with the same versions.
-        The file states the static settings of the environment (`Env.settings`), unless it is older
-        than version 3. It does not state `params`: pass the same parameters again.
+        the later records are the same as without the interruption, bit for bit, on the same machine
+        with the same versions. The file states the static settings of the environment
+        (`Env.settings`), unless it is older than version 3. It does not state `params`: pass the
+        same parameters again.
 
         Raises SavedFileError for a file that is damaged, has more updates than this training, or
         has another task, algorithm, seed, environment or setting; the message names the first
@@ -227,7 +229,7 @@ class Training:
         self.started_from = about.get("started_from")
 
     def start_from(self, path: str | os.PathLike[str]) -> None:
-        """Start with what another training has learned, for example on easier ground.
+        """Start with the networks of another training, for example of one on easier ground.
 
         The policy with its noise, the critics and the statistics of the observations are those of
         the checkpoint; a critic that the file does not have stays new. The environment, its
@@ -271,19 +273,19 @@ class Training:
     def _evaluation(self, evaluation: Evaluations) -> Callable[[Any, Any], dict[str, Array]]:
         """The compiled metrics of an evaluation, from the parameters and a state.
 
-        All evaluations have the same starts. Their key is no key of the training: it is derived
-        from the seed by another number.
+        All evaluations have the same starts. Their key is derived from the seed, and the training
+        does not use it.
         """
         env = without_resets(self.env) if evaluation.env is None else evaluation.env
         key = jax.random.fold_in(arguments.random_key(self.seed), 2**31)
         axes, episodes = self.params_axes, evaluation.episodes
         rows = jnp.arange(episodes) % self.algorithm.batch
 
-        def with_rows(axis: int | None, part: Any) -> Any:
+        def episode_rows(axis: int | None, part: Any) -> Any:
             return part if axis is None else jax.tree.map(lambda x: jnp.take(x, rows, axis), part)
 
         def metrics(params: Any, state: Any) -> dict[str, Array]:
-            params = jax.tree.map(with_rows, axes, params, is_leaf=lambda x: x is None)
+            params = jax.tree.map(episode_rows, axes, params, is_leaf=lambda x: x is None)
 
             def policy(observation: Observation) -> Array:
                 return self.algorithm.deterministic(state, observation)
@@ -297,7 +299,7 @@ class Training:
         return jax.jit(metrics)
 
     def _differences(self, about: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-        """The names in which a checkpoint differs, with its value and the one of this training."""
+        """The names of differences, with the values of the checkpoint and of this training."""
         expected = self._about()
         for name in ("task", "algorithm", "seed"):
             if about.get(name) != expected[name]:
@@ -305,7 +307,8 @@ class Training:
         # An older file does not state a newer setting, which then had its default.
         stated = about.get("settings")
         defaults = {
-            field.name: _stated(field.default) for field in dataclasses.fields(self.algorithm)
+            field.name: _setting_value(field.default)
+            for field in dataclasses.fields(self.algorithm)
         }
         stated = {**defaults, **stated} if isinstance(stated, dict) else {}
         yield from _different_settings("", stated, expected["settings"], CHANGEABLE)
@@ -330,11 +333,11 @@ class Training:
 
 def _settings(x: Any) -> dict[str, Any]:
     """The settings of an algorithm or of a policy network, as a checkpoint states them."""
-    return {field.name: _stated(getattr(x, field.name)) for field in dataclasses.fields(x)}
+    return {field.name: _setting_value(getattr(x, field.name)) for field in dataclasses.fields(x)}
 
 
-def _stated(x: Any) -> Any:
-    """What a checkpoint states of a setting; a dataclass is stated with its settings."""
+def _setting_value(x: Any) -> Any:
+    """The value of JSON of a setting in a checkpoint; a dataclass becomes a name and settings."""
     if dataclasses.is_dataclass(x) and not isinstance(x, type):
         return {"name": type(x).__name__, "settings": _settings(x)}
     return plain_setting(x)
@@ -359,7 +362,7 @@ def without_resets(env: Env | AutoReset) -> Env:
 class Evaluation(NamedTuple):
     """The results of n episodes, one entry per episode.
 
-    - `returns` (n,): the sums of the rewards; `terms`: the same for each reward term;
+    - `returns` (n,): the sums of the rewards; `terms`: the sums (n,) of each reward term;
     - `lengths` (n,): the numbers of steps;
     - `terminated` (n,): whether the task failed.
     """
@@ -381,7 +384,7 @@ def evaluate(
     """The results of a policy in episodes from random starts.
 
     `policy`: a function of the observations (n, m), such as `Training.policy()`; `key`: a key of
-    `jax.random`; `params_axes`: as in `envs.vectorize`, if each episode has parameters of its own.
+    `jax.random`; `params_axes`: as in `envs.vectorize`, if the episodes have different parameters.
     """
 
     def measure(states: State) -> tuple[Array, dict[str, Array], Array]:
@@ -403,8 +406,9 @@ def motions(
 ) -> Float[Array, "episodes steps nq"]:
     """The configurations of the robot in episodes from random starts, for `view.save_html`.
 
-    The arguments are as in `evaluate`. The first configurations are the starts. After its end, an
-    episode keeps the last configuration.
+    The arguments are as in `evaluate`. There are `env.episode_steps + 1` configurations per
+    episode; the first one is the start. After the end of an episode, its last configuration is
+    repeated.
     """
 
     def measure(states: State) -> Array:

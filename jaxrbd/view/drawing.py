@@ -1,4 +1,4 @@
-"""What a viewer draws of a robot: triangles on bodies, in layers, without any viewer's types."""
+"""The drawing of a robot: triangles on bodies, in layers, for any viewer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Item(NamedTuple):
     """Triangles that move with a body.
 
     - `name`: the name of the link, and of the shape if it has a name;
-    - `layer`: "visuals", "collisions" or "inertias"; in a page also "markers" or "ghosts";
+    - `layer`: "visuals", "collisions" or "inertias"; in a page or a picture also "markers" or
+      "ghosts";
     - `body`: the index of the body, or -1 for the world;
     - `vertices` (n, 3) in m, in the frame of the body; `faces` (m, 3), indices of vertices;
     - `color`: red, green, blue and opacity, from 0 to 1.
@@ -45,11 +46,11 @@ class Item(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """What is drawn of a robot: its `items`, and its `centers` of mass.
+    """The drawing of a robot: its `items`, and its `centers` of mass.
 
     - `masses` (nb,) in kg and `centers` (nb, 3) in m: mass and centre of mass of each body, in the
       frame of the body;
-    - `reach`: the largest distance of a joint from the joint before it, in m.
+    - `reach`: the largest distance in m of a joint from the frame of its parent body.
     """
 
     items: tuple[Item, ...]
@@ -74,9 +75,9 @@ def drawing(model: Model, packages: Packages | None = None) -> Drawing:
     """The triangles to draw of a robot, from its `Model` alone, as a `Drawing`.
 
     The layer "visuals" has the visual shapes of the links. For a body with mass and without
-    drawable visual shapes it has the collision shapes of the body, and without those a box with the
-    mass and the inertia of the body. The layer "inertias" has an ellipsoid of uniform density with
-    the mass and the inertia of each body.
+    drawable visual shapes it has the collision shapes of the body. If there are none, it has a box
+    with the mass and the inertia of the body. The layer "inertias" has an ellipsoid of uniform
+    density with the mass and the inertia of each body.
 
     `packages`: folders of ROS packages by their names, as in `io.find_package_file`. Warns with a
     GeometryWarning, which names the link and the file, for each mesh that cannot be read, and for
@@ -94,7 +95,7 @@ def drawing(model: Model, packages: Packages | None = None) -> Drawing:
             for shape in shapes:
                 body = model.frame_bodies[frame]
                 try:
-                    # No messages about numbers that `check_coordinates` refuses.
+                    # No messages about values that `check_coordinates` refuses.
                     with np.errstate(over="ignore", invalid="ignore"):
                         items += reader.items(shape, link, layer, body, poses[frame], default)
                 except UnreadableMesh as error:
@@ -107,19 +108,19 @@ def drawing(model: Model, packages: Packages | None = None) -> Drawing:
             raise ModelError(f"link {name!r} has an inertia that is not finite", link=name)
     masses = inertia[:, 0]
     centers = inertia[:, 1:4] / np.where(masses == 0, 1, masses)[:, None]
-    seen = {item.body for item in items if item.layer == "visuals"}
+    bodies_with_visuals = {item.body for item in items if item.layer == "visuals"}
     for body in range(model.nb):
         found = [item for item in items if (item.layer, item.body) == ("collisions", body)]
         name = model.body_names[body]
-        if body not in seen and masses[body] > 0:
+        if body not in bodies_with_visuals and masses[body] > 0:
             items += [item._replace(layer="visuals", color=_GREY) for item in found] or [
                 Item(name, "visuals", body, *_inertia_box(inertia[body]), _GREY)
             ]
         if masses[body] > 0:
             ellipsoid = _inertia_ellipsoid(inertia[body])
             items.append(Item(name, "inertias", body, *ellipsoid, _INERTIA))
-    on_bodies = [i for i, parent in enumerate(model.topology.parents) if parent >= 0]
-    distances = np.linalg.norm(np.array(model.placement.p, float)[on_bodies], axis=-1)
+    child_bodies = [i for i, parent in enumerate(model.topology.parents) if parent >= 0]
+    distances = np.linalg.norm(np.array(model.placement.p, float)[child_bodies], axis=-1)
     return Drawing(tuple(items), masses, centers, float(np.max(distances, initial=0.0)))
 
 
@@ -172,7 +173,10 @@ def _key(shape: Shape) -> Hashable:
 
 
 def _principal(inertia: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-    """The mass, the pose of the principal axes, and the second moments along them over the mass."""
+    """The mass, the pose (4, 4) of the principal axes, and the mean squares (3,) in m^2.
+
+    The mean squares are of the coordinates along the principal axes.
+    """
     mass, c, I = inertia_about_com(inertia)
     second = np.trace(I) / 2 * np.eye(3) - I  # the integral of r r^T dm about the centre of mass
     moments, R = np.linalg.eigh(second)
@@ -185,19 +189,19 @@ def _inertia_box(inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The box of uniform density with this inertia; a point mass has a small box."""
     _, H, moments = _principal(inertia)
     sides = np.sqrt(12 * moments)  # the second moment of a side a is m a^2 / 12
-    (box,) = shape_triangles(Box(np.maximum(sides, _least(inertia[0], sides)) / 2))
+    (box,) = shape_triangles(Box(np.maximum(sides, _smallest_side(inertia[0], sides)) / 2))
     return transformed(H, box)[:2]
 
 
 def _inertia_ellipsoid(inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The ellipsoid of uniform density with this inertia; a point mass has a small one."""
+    """The ellipsoid of uniform density with this inertia; a point mass has a small ellipsoid."""
     _, H, moments = _principal(inertia)
     radii = np.sqrt(5 * moments)  # the second moment of a semi-axis r is m r^2 / 5
-    (ball,) = shape_triangles(Ellipsoid(np.maximum(radii, _least(inertia[0], radii) / 2)))
+    (ball,) = shape_triangles(Ellipsoid(np.maximum(radii, _smallest_side(inertia[0], radii) / 2)))
     return transformed(H, ball)[:2]
 
 
-def _least(mass: float, sides: np.ndarray) -> float:
+def _smallest_side(mass: float, sides: np.ndarray) -> float:
     """The smallest side to draw, so that rods and discs without thickness are visible.
 
     It is 4 % of the largest side. For a point mass it is the side of a cube of steel.

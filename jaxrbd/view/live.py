@@ -49,10 +49,10 @@ class SliderRange(NamedTuple):
 
 
 def slider_ranges(model: Model, size: float) -> list[SliderRange]:
-    """One slider per dof, (nv,), with the position limits.
+    """One slider per dof, (nv,), with the position limits of joints with one dof.
 
-    Without limits, an angle is within pi of zero, and a length is within 2 `size` of zero. `size`:
-    the size of the drawn robot in m.
+    For other joints and without limits, an angle is within pi of zero, and a length is within 2
+    `size` of zero. `size`: the size of the drawn robot in m.
     """
     dofs: list[tuple[int, SliderRange]] = []
     for group in joint_groups(model):
@@ -190,7 +190,7 @@ class Viewer:
             )
 
     def _show(self, body_poses: Motion, index: int) -> None:
-        """Show the configurations with this index of time, and set the sliders to them."""
+        """Show the configurations at the time `index`, and set the sliders to them."""
         self._q = body_poses.q[:, index]
         self._stage.place(body_poses, index)
         self._draw_forces()
@@ -355,7 +355,7 @@ class Viewer:
                 self.reach(frame, target[:3], target[[4, 5, 6, 3]])
 
     def reach(self, frame: str, position: ArrayLike, quaternion: ArrayLike) -> None:
-        """Move the single robot so that a frame comes near a pose in the world, within the limits.
+        """Move the robot so that a frame comes near a pose in the world, within the limits.
 
         `position` (3,) in m; `quaternion` (4,) as x, y, z, w, not zero. The search starts at the
         configuration that is shown. A free-flyer joint at the root keeps its place if the box "keep
@@ -390,7 +390,7 @@ class Viewer:
 def _free_port(host: str, port: int) -> int:
     """The first free port from `port`, or any free port for 0.
 
-    Viser waits forever if it cannot listen.
+    Viser waits without end if its port is in use.
     """
     if not arguments.is_integer(port) or not 0 <= port <= 65535:
         raise ArgumentError(f"port is {port!r}, expected an integer from 0 to 65535")
@@ -428,9 +428,8 @@ def serve(
       forces of `contact_force` at zero velocity. Forces between the shapes of `scene.pairs` are not
       drawn;
     - `layers`, `packages`, `markers`, `ghosts`, `side_by_side`: as in `render`;
-    - `host`, `port`: where the server listens. If the port is in use, the next free port is taken;
-      0 stands for any free port.
-      With the host "0.0.0.0" other machines can open the page.
+    - `host`, `port`: the address of the server. If the port is in use, the next free port is taken;
+      0 stands for any free port. With the host "0.0.0.0" other machines can open the page.
 
     The page has a box for each layer. For a single robot it has a slider for each dof, and a list
     of frames: the chosen frame gets a handle, and dragging it solves inverse kinematics. The

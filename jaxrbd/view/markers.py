@@ -1,4 +1,4 @@
-"""What is drawn beside a robot: points, arrows, obstacles, and ghosts of other postures."""
+"""Markers beside a robot: points, axes, arrows, paths, obstacles; ghosts of other postures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Points(NamedTuple):
     """Balls at `positions` (3,) or (n, 3) in the world, in m.
 
     - `color`: red, green and blue, and possibly the opacity, from 0 to 1;
-    - `size`: the radius in m; None: by the size of the robot.
+    - `size`: the radius in m; None: proportional to the size of the robot.
     """
 
     positions: ArrayLike | Sequence
@@ -47,7 +47,7 @@ class Points(NamedTuple):
 class Axes(NamedTuple):
     """The axes of `poses` in the world, a `Pose` or n poses in one: x red, y green, z blue.
 
-    `size`: the length of an axis in m; None: by the size of the robot.
+    `size`: the length of an axis in m; None: proportional to the size of the robot.
     """
 
     poses: Pose
@@ -58,7 +58,7 @@ class Arrows(NamedTuple):
     """Arrows from `origins` (3,) or (n, 3) along `vectors`, of the same shape; both in m.
 
     - `color`: as for `Points`;
-    - `size`: the radius of the shaft in m; None: by the size of the robot.
+    - `size`: the radius of the shaft in m; None: proportional to the size of the robot.
     """
 
     origins: ArrayLike | Sequence
@@ -71,7 +71,7 @@ class Path(NamedTuple):
     """A line through `points` (n, 3) in the world, in m; see `frame_path`.
 
     - `color`: as for `Points`;
-    - `size`: the radius of the line in m; None: by the size of the robot.
+    - `size`: the radius of the line in m; None: proportional to the size of the robot.
     """
 
     points: ArrayLike | Sequence
@@ -123,7 +123,7 @@ def targets(tasks: Sequence[Task]) -> list[Marker]:
     """Markers of the targets of tasks of inverse kinematics.
 
     A `FrameTask` with a target for the rotation has `Axes`. A `FrameTask` of the position alone, a
-    `GazeTask` and a `ComTask` have `Points`. Raises ArgumentError for a target that has no place in
+    `GazeTask` and a `ComTask` have `Points`. Raises ArgumentError for a target that is no point of
     the world: a posture, an orientation alone, and a target relative to a frame of the robot.
     """
     found: list[Marker] = []
@@ -132,8 +132,8 @@ def targets(tasks: Sequence[Task]) -> list[Marker]:
             raise ArgumentError(f"tasks[{i}] is relative to a frame, expected one of the world")
         weights = np.asarray(getattr(task, "weights", 0.0))
         if isinstance(task, FrameTask) and np.any(weights[:3] > 0):
-            turned = np.any(weights[3:] > 0)
-            found.append(Axes(task.target) if turned else Points(np.asarray(task.target.p)))
+            has_rotation = np.any(weights[3:] > 0)
+            found.append(Axes(task.target) if has_rotation else Points(np.asarray(task.target.p)))
         elif isinstance(task, (GazeTask, ComTask)):
             found.append(Points(np.asarray(task.target)))
         else:
@@ -142,13 +142,14 @@ def targets(tasks: Sequence[Task]) -> list[Marker]:
 
 
 def separations(found: Separation, within: float = np.inf) -> list[Marker]:
-    """Markers of the nearest points of pairs of shapes, and of the lines between them.
+    """Markers of the nearest points of pairs of shapes, and arrows between them.
 
     - `found`: the result of `collision.robot_separations` or of `collision.distance`;
     - `within`: pairs with a larger distance, in m, have no markers.
 
-    Pairs that are apart are blue. Pairs that overlap are red, with an arrow along which the second
-    shape leaves the first one. Raises ArgumentError for an object of another type.
+    Pairs that are apart are blue, with an arrow from the first shape to the second one. Pairs that
+    overlap are red, with an arrow along which the second shape leaves the first one. Raises
+    ArgumentError for an object of another type.
     """
     if not isinstance(found, Separation):
         raise ArgumentError(f"found is {found!r}, expected a Separation")
@@ -174,7 +175,9 @@ def decorated(
     markers: Sequence[Marker],
     ghosts: ArrayLike | None,
 ) -> tuple[Drawing, tuple[str, ...]]:
-    """The drawing with markers and with ghosts (nq,) or (G, nq), and the layers that are shown.
+    """The drawing with markers and with ghosts (nq,) or (G, nq), and the names of its layers.
+
+    The result has the names in `layers`, and the layers of the markers and of the ghosts.
 
     Raises ArgumentError, which names the marker, for a wrong shape or value.
     """

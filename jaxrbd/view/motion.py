@@ -17,7 +17,7 @@ from ..model.arguments import parameter
 from ..so3 import quaternion_from_matrix
 from .drawing import Drawing
 
-AXES = 0.25  # the length of the axes of a body, per size of the robot
+AXES = 0.25  # the length of the axes of a body, divided by the size of the robot
 
 
 class Motion(NamedTuple):
@@ -77,7 +77,7 @@ def motion(
     robots, times, _ = given.shape
     count = robots * times
     flat = given.reshape(count, model.nq).astype(model.dtype)
-    # Padded to a power of two configurations, so few programs are compiled.
+    # Padded to a power of two, so that few numbers of configurations need a compilation.
     repeated = np.minimum(np.arange(1 << (count - 1).bit_length()), count - 1)
     R, p, quaternion = (
         np.array(x[:count], float).reshape(robots, times, *x.shape[1:])

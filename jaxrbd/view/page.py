@@ -26,7 +26,7 @@ _FRAMES_PER_SECOND = 30.0
 
 
 class Page:
-    """A page with a robot: a notebook displays it; `html` is the text of a file.
+    """A page with a robot, which a notebook displays; `html` is the text of the page.
 
     `height`: the height in a notebook, in pixels.
     """
@@ -103,8 +103,8 @@ def save_html(
     (`pip install viser 'trimesh[easy]'`). If writing fails, the previous file is unchanged.
 
     The warnings and errors are those of `drawing`. Raises ArgumentError also for values that are
-    not finite, a dt that is not positive, an unknown layer, or if viser is not installed, and
-    OSError if the file cannot be written.
+    not finite, a dt that is not positive, an unknown layer, a wrong marker, or if viser is not
+    installed, and OSError if the file cannot be written.
     """
     layers, dt = checked_layers(layers), check_dt(dt)
     scene, layers = decorated(model, drawing(model, packages), layers, markers, ghosts)
@@ -147,7 +147,7 @@ def _page(
 
 
 def check_dt(dt: float) -> float:
-    """dt, if it is a positive number."""
+    """dt in s. Raises ArgumentError unless it is a positive number."""
     time = np.asarray(None if isinstance(dt, Sequence) else dt)
     if time.dtype.kind not in "fiu" or time.shape != () or not 0 < time < np.inf:
         raise ArgumentError(f"dt is {dt!r}, expected a positive time in s")

@@ -44,18 +44,19 @@ def render(
     - `q`: (nq,), or (B, nq) for B robots; None: the neutral configuration;
     - `camera` (3,): the direction from the robot to the camera, in the world;
     - `target` (3,): the point that the camera looks at, in m; None: the middle of the robot;
-    - `distance`: from the target to the camera, in m; None: such that the picture shows the robots;
+    - `distance`: from the target to the camera in m; None: the picture contains all robots;
     - `layers`: from "visuals", "collisions", "frames", "inertias" and "com", as in `drawing`;
     - `ground`: whether to draw a plane, at z = 0 or at the lowest point of the robot, if lower;
     - `packages`: as in `drawing`;
-    - `background` (3,): from 0 to 1; the colours of all pixels are clipped to this range;
+    - `background` (3,): red, green and blue. The picture is clipped to values from 0 to 1;
     - `smooth`: each pixel is the mean of `smooth` x `smooth` samples;
-    - `markers`: `Points`, `Axes`, `Arrows` and `Path`, in the world, drawn with each robot;
+    - `markers`: `Points`, `Axes`, `Arrows`, `Path` and `Obstacles`, drawn with each robot;
     - `ghosts`: (nq,) or (G, nq): more postures of the robot, translucent and in the same place;
     - `side_by_side`: whether B robots stand side by side, or all in one place.
 
     The errors and warnings are those of `drawing`. Raises ArgumentError also for a size below 1, a
-    camera direction of zeros, a distance that is not positive, and an unknown layer.
+    camera direction of zeros, a distance that is not positive, an unknown layer, a wrong marker,
+    and values that are not finite.
     """
     layers = checked_layers(layers)
     for name, size in (("width", width), ("height", height), ("smooth", smooth)):

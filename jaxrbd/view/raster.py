@@ -10,16 +10,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-_SAMPLES = 1_000_000  # tests of one block, which bounds the memory
+_SAMPLES = 1_000_000  # the tests of pixels in one block, to limit the memory
 _LIGHTS = (((0.4, 0.3, 0.85), 0.65), ((-0.6, 0.5, 0.35), 0.3))  # direction in the world, strength
 _AMBIENT = 0.32
 _TILES = np.array([[0.93, 0.94, 0.95], [0.86, 0.87, 0.89]])
 
 
 class Camera(NamedTuple):
-    """A camera at `position` (3,) that looks at `target` (3,); `field` is its vertical angle, rad.
+    """A camera at `position` (3,) that looks at `target` (3,), both in m.
 
-    z is up in the picture, unless the camera looks along z: then y is up.
+    `field` in rad: the vertical angle of view. z is up in the picture, unless the camera looks
+    along z: then y is up.
     """
 
     position: np.ndarray
@@ -46,7 +47,10 @@ class Surface(NamedTuple):
 
 
 class Ground(NamedTuple):
-    """The plane z = `height` with square tiles of the length `side`; it fades at `range`. In m."""
+    """The plane z = `height` with square tiles of the length `side`, all in m.
+
+    The ground fades at the distance `range` from the target of the camera.
+    """
 
     height: float
     side: float
@@ -70,7 +74,7 @@ def draw(
 ) -> np.ndarray:
     """The picture (height, width, 3) of float, from 0 to 1.
 
-    Opaque triangles hide what is behind them. Over them comes the nearest triangle with an opacity
+    Each pixel shows the nearest opaque triangle, and over it the nearest triangle with an opacity
     below 1.
     """
     picture = np.empty((height * width, 3))

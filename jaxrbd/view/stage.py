@@ -23,7 +23,7 @@ _FORCE = (220, 40, 40)
 
 
 def checked_layers(layers: Sequence[str]) -> tuple[str, ...]:
-    """The layers, if all are known."""
+    """The layers. Raises ArgumentError for an unknown layer."""
     found = (layers,) if isinstance(layers, str) else names(layers, "layers")
     for layer in found:
         if layer not in LAYERS:
@@ -42,15 +42,15 @@ def viser_module() -> Any:
 
 @contextlib.contextmanager
 def silent() -> Iterator[None]:
-    """Discard the messages of viser. The library rich prints them, in a notebook as its output."""
+    """Discard the messages of viser, which the library rich prints."""
     import rich
 
     console = rich.get_console()
-    before, console.quiet = console.quiet, True
+    was_quiet, console.quiet = console.quiet, True
     try:
         yield
     finally:
-        console.quiet = before
+        console.quiet = was_quiet
 
 
 def robot_offsets(
@@ -129,8 +129,8 @@ class Stage:
             f"/{name}" if len(self.offsets) == 1 else f"/{i} {name}"
             for i in range(len(self.offsets))
         ]
-        # If all robots are in one place, markers and ghosts are drawn for the first robot only.
-        # They are the items whose layers are not in LAYERS.
+        # If all robots are in one place, markers and ghosts are drawn for the first robot only:
+        # the items whose layers are not in LAYERS.
         self._repeated = self._roots[1:] if not np.any(self.offsets) else []
         self._bodies = []
         self._coms = []
