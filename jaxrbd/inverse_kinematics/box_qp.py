@@ -5,8 +5,8 @@ last rows of K. Projected Newton steps minimise it in the box (Bertsekas 1982, S
 Control and Optimization 20). A step fixes the entries at a bound whose negative gradient points
 outwards, and moves the other entries by a Newton step. This step is shortened until its projection
 into the box decreases the function. If no projection decreases the function, the step ends at the
-first bound. The equations are added by the method of multipliers. An inequality is the equation `K
-d = s` with one more unknown `s <= k`. A last solve, with the entries and inequalities at their
+first bound. The equations are added by the method of multipliers. An inequality is the equation
+`K d = s` with one more unknown `s <= k`. A last solve, with the entries and inequalities at their
 bounds fixed, gives the minimum to rounding errors, and its derivatives.
 """
 

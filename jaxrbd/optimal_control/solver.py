@@ -70,8 +70,9 @@ RUNNING = -1
 
 
 class History(NamedTuple):
-    """The progress of a solve, one entry per iteration.
+    """The progress of a solve: arrays (iterations,) with one entry per step.
 
+    `iterations` is the largest number of steps of the solve; a guess from `shift` has no entries.
     The entries after the last iteration are infinite. They are not NaN, so that `jax_debug_nans`
     accepts a solution.
 
