@@ -7,8 +7,8 @@ are linear in t.
 A is the configuration at t = 0. For a quaternion, A, B and C have four entries, and A has any
 length. With the quaternion product `B = A w / |w|`, `r = |w| / 2` and C = 0, q(t) rotates with the
 constant angular velocity w in the body frame, and the length of q(t) is constant. With
-B = 0 and r = 0, q(t) is a straight line, and the length of q(t) changes. The formulas are analytic in t at
-every state.
+B = 0 and r = 0, q(t) is a straight line, and the length of q(t) changes. The formulas are analytic
+in t at every state.
 """
 
 from __future__ import annotations
