@@ -243,9 +243,9 @@ def linearise(
             cost_gradient = jax.grad(lambda *parts: values(*parts).cost, every_part)(*parts)
             return found, gradient, jnp.concatenate(cost_gradient)
 
-        results, derivatives_of_results = _jacobian(values_and_gradients, sizes, us.dtype)
+        results, result_jacobians = _jacobian(values_and_gradients, sizes, us.dtype)
         found, _, _ = results
-        jacobians, lagrangian_hessian, cost_hessian = derivatives_of_results
+        jacobians, lagrangian_hessian, cost_hessian = result_jacobians
         if cost_hessian is None:
             gauss_newton = matmul(jacobians.cost.T, jacobians.cost)
         else:
