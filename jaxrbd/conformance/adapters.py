@@ -1,4 +1,4 @@
-"""Adapters give a library's functions in the conventions of jaxrbd. `JaxRBD` adapts jaxrbd."""
+"""Adapters: the functions of a library in the conventions of jaxrbd. `JaxRBD` adapts jaxrbd."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Functions:
     - `inverse_dynamics(q, v, a)`: tau (nv,);
     - `forward_dynamics(q, v, tau)`: a (nv,);
     - `placement(q)`: poses `(R, p)` of the links `robot.tips` in the world, (n, 3, 3) and (n, 3);
-    - `step(q, v)`: the configuration (nq,) after the time `STEP` at the constant velocity v, by the
+    - `step(q, v)`: the configuration (nq,) after `STEP` seconds at the constant velocity v, by the
       library's integration rule.
     """
 

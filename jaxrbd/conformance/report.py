@@ -31,7 +31,7 @@ _WORDS = {NOT_FINITE: "nan", ERROR: "error", UNSURE: "unsure"}
 class Report:
     """The errors of one library in all cases.
 
-    - `errors`: an array with the axes of `axes`. An entry is the relative error of a case; or
+    - `errors`: an array, whose axes `axes` lists. An entry is the relative error of a case; or
       `NOT_FINITE`, `ERROR` or `UNSURE`; or NaN for a case that was not tested. The scale of the
       errors of a tree is the maximum, over all states, of the value and of the derivative of the
       same order;

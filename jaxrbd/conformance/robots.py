@@ -109,7 +109,7 @@ class Coordinate:
     - `letter`: the type, as in `Kind`;
     - `tree`, `joint`: the index of the tree, and the index of the joint in the tree;
     - `tested`: whether this coordinate determines the position of the tested joint;
-    - `ratio`: 1, or the multiplier of the tested joint if it mimics the joint of this coordinate.
+    - `ratio`: the multiplier of the tested joint if it mimics the joint of this coordinate; else 1.
     """
 
     letter: str

@@ -1,8 +1,8 @@
 """Derivatives of the solutions of optimal control and inverse kinematics, for a given robot.
 
-The module makes two problems for the robot. In one, a short motion has generalized forces at their
-bounds, stages at a limit of the speed, and an equation for the last velocity. In the other, a
-posture has a coordinate at its limit. Each problem is first solved with bounds so wide that they
+The module makes two problems for the robot. In the first, a short motion has generalized forces at
+their bounds, stages at a limit of the speed, and an equation for the last velocity. In the second,
+a posture has a coordinate at its limit. Each problem is first solved with bounds so wide that they
 are not active. The tested bounds are a fraction of the values of this solution, so some are active.
 
 The parameters change along random lines: the initial state, the targets and bounds, or the model.
@@ -49,11 +49,12 @@ Changes = dict[str, Array]
 class _Problem(NamedTuple):
     """A problem whose solutions are tested.
 
-    - `contracted(changes, bounds)`: one scalar per quantity of the solution, NaN if the solver did
-      not converge, and the solution;
+    - `contracted(changes, bounds)`: the pair of a vector and the solution. The vector has one entry
+      per quantity of the solution; all entries are NaN if the solver did not converge;
     - `sizes`: the number of parameters of each group;
-    - `wide`: bounds that are not active, and the value 0 of the equation for the last velocity;
-    - `bounds(solution)`: the bounds that are tested, from the solution with wide bounds;
+    - `wide`: bounds that are not active; for optimal control also the value 0 of the equation for
+      the last velocity;
+    - `bounds(solution)`: the bounds that are tested, from the solution with the bounds `wide`;
     - `active(solution, bounds)`: how many bounds of each kind are active.
     """
 
@@ -119,7 +120,7 @@ class SolutionReport(NamedTuple):
 def check_solutions(model: Model) -> SolutionReport:
     """The errors of the derivatives of `solve` and `inverse_kinematics` for a robot, in float64.
 
-    The generalized forces act on all dofs, also on those of a floating base. The target of the
+    The generalized forces act on all dofs, also on the dofs of a floating base. The target of the
     inverse kinematics is a pose of the last frame of the model. The function compiles three
     programs for each solver.
     """
@@ -152,7 +153,7 @@ def _check(solver: str, problem: _Problem) -> tuple[list[SolutionCheck], dict[st
 
     scale = np.max(np.abs(list(truths.values())), axis=0)
     scale = np.maximum(scale, np.finfo(float).tiny)
-    # These programs run a few times only, so their optimization would not pay.
+    # These programs run once or a few times, so optimization takes longer than it saves.
     options = {"xla_backend_optimization_level": 0}
     forward = jax.jit(lambda d: jax.jvp(values, (zero,), (d,))[1], compiler_options=options)
     backward = jax.jit(jax.grad(lambda d: jnp.sum(values(d) / scale)), compiler_options=options)
@@ -268,7 +269,7 @@ def _motion(model: Model) -> _Problem:
         dq, dv = jnp.split(changes["initial state"], 2)
         x0 = integrate(model, q0, dq), v0 + dv
         guess = jnp.zeros((_STAGES, model.nv))
-        # The solver goes on to its rounding errors, which depend on the robot.
+        # The solver goes on until rounding errors stop it; their size depends on the robot.
         found = optimal_control.solve(problem, x0, p, guess, iterations=60, tolerance=1e-11)
         converged = found.residuals.largest <= 1e-9
         fields = found.xs, found.us, found.costates, found.multipliers, found.cost
@@ -300,9 +301,9 @@ def _motion(model: Model) -> _Problem:
 
 
 def _posture(model: Model) -> _Problem:
-    """A posture whose last frame is near a target, with one limit of a joint with one coordinate.
+    """A posture whose last frame is near a target, with one position limit.
 
-    The limit is tested for the joint that moves furthest.
+    The limit belongs to the joint that moves furthest, among the joints with one coordinate.
     """
     q0, goal = _configurations(model)
     frame = model.frame_names[-1]

@@ -4,11 +4,11 @@ A curve moves the whole robot. Each entry of the configuration is
 `q(t) = A cos(r t) + B sin(r t) + C t`. The velocity v and the input u, an acceleration or a force,
 are linear in t.
 
-A is the configuration at t = 0. For a quaternion, A, B and C are its four entries, and A has any
+A is the configuration at t = 0. For a quaternion, A, B and C have four entries, and A has any
 length. With the quaternion product `B = A w / |w|`, `r = |w| / 2` and C = 0, q(t) rotates with the
-constant angular velocity w in the body frame, and the length of q(t) is constant. With B = 0 and r
-= 0, q(t) is a straight line, and the length of q(t) changes. The formulas are analytic in t at
-every state.
+constant angular velocity w in the body frame, and the length of q(t) is constant. With
+B = 0 and r = 0, q(t) is a straight line, and the length of q(t) changes. The formulas are analytic
+in t at every state.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Condition:
     - `angle`: the value in rad of every angle of the joint, and the rotation angle of a quaternion,
       about a random axis. If `angle` is below 1, it is also the value in m of every length of the
       joint. None means random values;
-    - `speed`: the norm of the velocity of the joint. None means a random velocity;
+    - `speed`: the norm of the entries of v of the joint, or of the joint that it mimics. None means
+      random values;
     - `scale`: a factor on the quaternion. A condition with a factor other than 1 is tested only for
       joints with a quaternion;
     - `smooth`: whether the derivatives exist.
@@ -110,7 +111,7 @@ def curves(robot: Robot, conditions: Sequence[Condition]) -> Curves:
 
 
 def _curve(robot: Robot, condition: Condition, direction: str) -> Curves:
-    """The curve of the robot for one condition and one direction: fields (nq,) or (nv,)."""
+    """The curve of the robot for one condition and one direction, with fields (nq,) or (nv,)."""
     streams = [(t.rng("state"), t.rng("tested"), t.rng(direction)) for t in robot.trees]
     parts = [
         _coordinate_curve(c, condition, direction, *streams[c.tree]) for c in robot.coordinates

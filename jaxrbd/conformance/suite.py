@@ -105,7 +105,7 @@ class _Clock:
     """
 
     # Seconds for a first derivative in forward mode of a robot with four joint kinds. `_TRUTH` and
-    # `_BY_ORDER` are factors on these times.
+    # `_BY_ORDER` multiply these times.
     _SECONDS: ClassVar = {
         "inverse_dynamics": 2.0,
         "forward_dynamics": 4.5,
@@ -133,7 +133,7 @@ class _Clock:
         progress(f"{programs} programs to compile and run, in about {_duration(self._total)}")
 
     def truth(self, group: Sequence[Tree], quantity: str) -> float:
-        """The cost of the values for the reference derivatives."""
+        """The cost of the samples for the reference derivatives."""
         return self._TRUTH * self._first(group, quantity)
 
     def derivatives(self, group: Sequence[Tree], quantity: str, mode: str, order: int) -> float:

@@ -50,7 +50,7 @@ def urdf(robot: Robot) -> str:
 
 
 def about_com(inertia: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-    """Mass, centre of mass (3,), and rotational inertia (3, 3) about the centre of mass.
+    """Mass in kg, centre of mass (3,) in m, and the inertia (3, 3) about it in kg m^2.
 
     The position and the axes are in the link frame. `inertia` (10,): the parameters of a link with
     nonzero mass, as in `jaxrbd.model.Link`.

@@ -1,10 +1,10 @@
 """Inverse kinematics: configurations and velocities that reach targets within joint limits.
 
-- `tasks.py`: targets of frames, directions, the centre of mass and the posture, and
-  distances;
+- `tasks.py`: targets of frames, directions, the centre of mass and the posture, and distances;
 - `solution.py`: `inverse_kinematics` from one start and `search_inverse_kinematics` from many;
   `solver.py` has the iterations, `implicit.py` the derivatives of a solution;
-- `differential.py`: `differential_inverse_kinematics`, one velocity; `box_qp.py` solves it.
+- `differential.py`: `differential_inverse_kinematics`, which returns a velocity; `box_qp.py` solves
+  its quadratic program.
 """
 
 from .differential import differential_inverse_kinematics

@@ -1,14 +1,13 @@
 """The minimum of a strictly convex quadratic function in a box, with equations and inequalities.
 
 The function is `g . d + d . H d / 2` with `lower <= d <= upper`, `K d = k`, and `K d <= k` for the
-last rows of K. Projected Newton
-steps minimise it in the box (Bertsekas 1982, SIAM Journal on Control and Optimization 20). A step
-fixes the entries at a bound whose negative gradient points outwards, and moves the other entries by
-a Newton step. This step is shortened until its projection into the box decreases the function. If
-no projection does, the step ends at the first bound. The equations are added by the method of
-multipliers. An inequality is the equation `K d = s` with one more unknown `s <= k`. A last solve,
-with the entries and inequalities at their bounds fixed, gives the minimum to rounding errors, and
-its derivatives.
+last rows of K. Projected Newton steps minimise it in the box (Bertsekas 1982, SIAM Journal on
+Control and Optimization 20). A step fixes the entries at a bound whose negative gradient points
+outwards, and moves the other entries by a Newton step. This step is shortened until its projection
+into the box decreases the function. If no projection decreases the function, the step ends at the
+first bound. The equations are added by the method of multipliers. An inequality is the equation
+`K d = s` with one more unknown `s <= k`. A last solve, with the entries and inequalities at their
+bounds fixed, gives the minimum to rounding errors, and its derivatives.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from .._math.linear import free_part, matmul, pseudo_inverse, solve_free
 MAX_STEPS = 100
 MAX_ROUNDS = 50
 HALVINGS = 12
-# The first weight of the equations, relative to the largest entry of H. Each round multiplies the
-# weight by GROWTH, up to LARGEST_WEIGHTS: nearly parallel rows need a large one. A larger weight
-# loses digits.
+# The first weight rho of the equations makes `rho K^T K` about this multiple of the largest entry
+# of H. Each round multiplies rho by GROWTH, up to LARGEST_WEIGHTS in the same unit: nearly parallel
+# rows need a large weight. A larger weight loses digits.
 EQUATIONS = 10.0
 GROWTH = 4.0
 LARGEST_WEIGHTS = {"float32": 2560.0, "float64": 655_360.0}
@@ -49,7 +48,7 @@ class BoxQP(NamedTuple):
 
 
 def minimise(qp: BoxQP, inequalities: int = 0) -> Float[Array, " n"]:
-    """The minimum d (n,). If no d in the box satisfies the equations, d has the least error.
+    """The minimum d (n,). If no d in the box satisfies the equations, their error is least.
 
     `inequalities`: the number of the last rows of K with `K d <= k`. Entries of d at a bound are
     exactly at the bound. The derivatives assume that they stay there, and that an inequality that
@@ -67,7 +66,7 @@ def minimise(qp: BoxQP, inequalities: int = 0) -> Float[Array, " n"]:
     bound = jnp.where(d >= constant_qp.upper, qp.upper, qp.lower)
     bound = jnp.where(at_bound, jnp.where(jnp.isfinite(bound), bound, 0), 0)
     solved = _solve_free(qp, at_bound, bound, d)
-    # The solve has rounding errors. An entry that is not fixed can be beyond its bound by them.
+    # Rounding errors of the solve can move an entry that is not fixed beyond its bound.
     return jnp.clip(jnp.where(at_bound, bound, solved), qp.lower, qp.upper)
 
 
@@ -87,7 +86,7 @@ def _projected_newton(
 ) -> tuple[Array, Array]:
     """The minimum, and which entries are at a bound.
 
-    `solve(free, b)`: the solution x of the rows of `H x = b` that are free; else 0.
+    `solve(free, b)`: x (n,) with the free rows of `H x = b`; its entries that are not free are 0.
     """
     eps = float(jnp.finfo(g.dtype).eps)
     fractions = jnp.asarray(0.5 ** np.arange(HALVINGS), g.dtype)
@@ -139,7 +138,7 @@ def _with_rows(
 ) -> tuple[Float[Array, " n"], Bool[Array, " n"], Bool[Array, " m"]]:
     """The minimum with equations and inequalities.
 
-    Also which entries are fixed at a bound, and which rows hold with equality.
+    The other results: which entries are fixed at a bound, and which rows hold with equality.
     """
     eps, largest_weight = float(jnp.finfo(qp.g.dtype).eps), LARGEST_WEIGHTS[qp.g.dtype.name]
     # The largest entries of K and H are equal, unless K is zero: see `_with_scaled_equations`.
@@ -166,7 +165,7 @@ def _with_rows(
 
     def next_round(state):
         count, rho, d, shift, _ = state
-        # The multipliers rho shift stay when the weight grows.
+        # The new shift is divided by the growth of rho, because the multipliers are `rho shift`.
         larger = jnp.minimum(GROWTH * rho, largest_weight * unit)
         shift = rho / larger * (shift + matmul(qp.K, d) - qp.k)
         return count + 1, larger, *minimum(larger, d, shift)
@@ -199,13 +198,14 @@ def _with_slacks(qp: BoxQP, inequalities: int) -> BoxQP:
 
 
 def _with_scaled_equations(qp: BoxQP) -> BoxQP:
-    """The same program; the largest entry of K is as large as that of H, unless it is tiny.
+    """The same program with K and k scaled, so that the largest entries of K and H are equal.
 
-    Otherwise the units of the equations would give the multipliers another size than d.
+    A tiny K is not scaled. Without the scale, the size of the multipliers would depend on the units
+    of the equations.
     """
     H, K = (jnp.max(jnp.abs(lax.stop_gradient(x)), initial=0) for x in (qp.H, qp.K))
-    known = H * float(jnp.finfo(K.dtype).tiny) ** 0.5 < K
-    scale = jnp.where(known, H / jnp.where(known, K, 1), 1)
+    scalable = H * float(jnp.finfo(K.dtype).tiny) ** 0.5 < K
+    scale = jnp.where(scalable, H / jnp.where(scalable, K, 1), 1)
     return qp._replace(K=scale * qp.K, k=scale * qp.k)
 
 

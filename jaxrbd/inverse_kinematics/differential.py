@@ -35,8 +35,8 @@ def differential_inverse_kinematics(
 ) -> Float[Array, " nv"]:
     """The velocity v (nv,) that reduces the errors of tasks in a time step, within the limits.
 
-    With the errors e, the weights w and the Jacobian J of the tasks, and `d = dt v`, the velocity
-    minimises
+    Its units are rad/s and m/s. With the errors e, the weights w and the Jacobian J of the tasks,
+    and `d = dt v`, the velocity minimises
 
         sum of w (J d + gain e)^2 / 2  +  damping |d|^2 / 2
 
@@ -49,13 +49,13 @@ def differential_inverse_kinematics(
     - `q` (nq,); `tasks`: as for `inverse_kinematics`, and a `constraints.Nonholonomic` is accepted;
     - `dt`: the time step in s, above 0;
     - `gain` from 0 to 1: the fraction of the errors that one step removes;
-    - `damping` above 0: in the units of the weights. For each dof it is at least `8 nv eps` of the
-      diagonal entry of `J^T diag(w) J`, whose rounding errors are of this size: in float32, the
-      default is less than that for weights above 0.1 or so;
+    - `damping` above 0: in the units of the weights. For each dof it is raised to at least
+      `8 nv eps` times the diagonal entry of `J^T diag(w) J`, the size of its rounding errors. In
+      float32, this raises the default for weights above about 0.1;
     - `locked`: names of joints with the velocity 0;
     - `acceleration_limit` () or (nv,), above 0, in rad/s^2 and m/s^2: the largest change of each
       velocity per second, from `previous_velocity` (nv,), the velocity of the step before. Infinite
-      entries are no limits. Both arguments are stated together. They do not act on locked joints.
+      entries are no limits. Pass both arguments or neither. They do not act on locked joints.
 
     With acceleration limits, the velocity is also so low that the joint can stop before its
     position limit, in steps of the same dt. So if the velocity of one step is the
@@ -65,13 +65,13 @@ def differential_inverse_kinematics(
     Velocity limits act on all dofs with a finite `velocity_limit`, and position limits on all
     joints for which v is dq/dt, as in `inverse_kinematics`. If the limits contradict the equations
     or the distances, the limits hold. The result is the exact minimum of the quadratic
-    program, to rounding errors. Its derivatives assume that dofs at a limit stay there.
+    program, to rounding errors. The derivatives assume that dofs at a limit stay there.
 
-    Raises ArgumentError for an unknown frame or joint, a target that does not fit, limits that
-    contradict each other, a negative velocity limit, a dt, gain, damping or acceleration limit out
-    of its range, or a q or previous velocity that is not finite. Raises ArgumentError also, and
-    names the dof, if the previous velocity cannot be reduced to the velocity limit, or cannot be
-    stopped before the position limit. A traced value out of its range gives NaN.
+    Raises ArgumentError for an unknown frame or joint, a task that does not fit the model, limits
+    that contradict each other, a negative velocity limit, a dt, gain, damping or acceleration limit
+    out of its range, or a q or previous velocity that is not finite. It also raises ArgumentError,
+    which names the dof, if a joint with the previous velocity cannot reach its velocity limit, or
+    cannot stop before its position limit. A traced value out of its range gives NaN.
     """
     tasks = checked_tasks(model, tasks, velocities=True)
     dofs = locked_dofs(model, locked)

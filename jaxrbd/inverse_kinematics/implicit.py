@@ -1,6 +1,6 @@
 """Derivatives of a solution of inverse kinematics, by the implicit function theorem.
 
-At a solution q the multipliers lambda of the equations phi exist, and
+A solution q and the multipliers lambda of the equations phi satisfy
 
     J^T w e + K^T lambda = 0    for the joints that are not at a limit,
     phi = 0                     for the equations of the constraints,
@@ -8,16 +8,16 @@ At a solution q the multipliers lambda of the equations phi exist, and
     coordinate = q0             for locked joints.
 
 If there is a posture task and the other targets are reached (`solver.prioritise`), the errors of
-these targets are equations too. The distances of a `Clearance` that have a multiplier are
-equations, and the others do not matter.
+these targets are equations too. The distances of a `Clearance` with a positive multiplier are
+equations, and its other distances have no effect.
 
 These equations give the change of q for a change of the targets, the weights and the model. The
 joints at a limit are assumed to stay there. Where the equations leave a change undetermined, as for
 a redundant robot without a posture task, the derivative is the change with the least Euclidean norm
 in the tangent space. A direction counts as undetermined if its curvature is below `flat` times the
-largest curvature. Where all errors are below `small`, or those with a weight are within the
-tolerance of the solution, their second derivatives are left out: they would turn these errors into
-curvature.
+largest curvature. Where all errors are below `small`, or the errors with a weight above 0 are
+within the tolerance of the solution, the second derivatives of the errors are left out: they would
+add a curvature of the size of these errors.
 """
 
 from __future__ import annotations

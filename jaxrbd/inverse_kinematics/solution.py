@@ -74,7 +74,8 @@ class IkSolution(NamedTuple):
     - `iterations`: the number of steps from the start that led to q.
 
     A solution that is not converged is finite and within the limits, except for the traced values
-    that `inverse_kinematics` lists: for them q is NaN, and neither `converged` nor `stationary`.
+    that `inverse_kinematics` lists. For these values q is NaN, and `converged` and `stationary` are
+    False.
     """
 
     q: Float[Array, " nq"]
@@ -121,11 +122,11 @@ def inverse_kinematics(
     is the change of q with the least norm. The derivative with respect to q0 is zero, except for
     locked joints. The derivative is right where `stationary` is true.
 
-    Raises ArgumentError for an unknown frame or joint, a target that does not fit, a q0 outside the
-    limits, or limits that contradict each other. If JAX traces these values, a q0 outside the
-    limits is moved to the nearest limit; contradicting limits, weights that are negative or not
-    finite, and a q0 that is not finite give NaN. For a target that is not finite, the result is
-    not converged.
+    Raises ArgumentError for an unknown frame or joint, a task that does not fit the model, a q0
+    outside the limits, or limits that contradict each other. If JAX traces these values, a q0
+    outside the limits is moved to the nearest limit; contradicting limits, weights that are
+    negative or not finite, and a q0 that is not finite give NaN. For a target that is not finite,
+    the result is not converged.
     """
     tasks = checked_tasks(model, tasks)
     dofs = locked_dofs(model, locked)
@@ -163,9 +164,10 @@ def search_inverse_kinematics(
 
     Each start has 32 steps. Then the solution with the least error continues, for `max_iterations`
     steps in all. With a posture task all starts run, and every second start has no posture in its
-    first steps. The result is the solution nearest to the posture among those that reach the other
-    targets or, without any, the solution with the least weighted error. It has the same derivatives
-    as a solution of `inverse_kinematics`, and wrong arguments raise the same exceptions.
+    first steps. The result is the solution nearest to the posture among the solutions that reach
+    the other targets. If no solution reaches them, the result has the least weighted error. It has
+    the same derivatives as a solution of `inverse_kinematics`, and wrong arguments raise the same
+    exceptions.
     """
     tasks = checked_tasks(model, tasks)
     dofs = locked_dofs(model, locked)

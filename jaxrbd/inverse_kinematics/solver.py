@@ -13,10 +13,10 @@ reduces the cost by much less than `g . d + d . H d / 2` predicts.
 
 The equations phi of the constraints are rows with a large weight rho and the error `phi + shift`.
 The shift is the multiplier of the equations over rho (method of multipliers). So the equations hold
-to rounding errors, also where the targets contradict them.
+to rounding errors, also where the targets contradict the constraints.
 
-The distances of a `Clearance` are inequalities phi <= 0. They are rows as the equations are, with
-the error `max(phi + shift, 0)`, and their multipliers are not negative. A step takes into account
+The distances of a `Clearance` are inequalities phi <= 0. They are rows with the weight rho and the
+error `max(phi + shift, 0)`, and their multipliers are not negative. A step takes into account
 the inequalities that it would violate to first order.
 
 A posture task is a preference. The errors of the other tasks are the first entries of
@@ -54,13 +54,14 @@ LEAST_DAMPING, LARGEST_DAMPING = 1e-6, 1e12
 # q is a minimum if the Newton step of each single dof is shorter than this, in rad or m. If 8 eps
 # of the dtype is larger, 8 eps is the bound.
 LEAST_STEP = 1e-11
-# The weight of the equations, relative to the largest weight of the tasks or to this weight.
+# The weight of the equations is EQUATIONS times the largest weight of the tasks, which counts as at
+# least LEAST_TASK_WEIGHT.
 EQUATIONS, LEAST_TASK_WEIGHT = 1e2, 1.0
 # Multipliers of the equations change only in steps shorter than this, in m and rad.
 SHORT = 0.1
 # How often a step is computed again with the inequalities that it would violate.
 REFINEMENTS = 2
-# The largest number of steps in which the targets become equations.
+# The largest number of steps with the leading errors as equations.
 PRIORITY_STEPS = 60
 
 
@@ -83,7 +84,7 @@ class Box(NamedTuple):
 
     def clip(self, model: Model, q: Float[Array, " nq"]) -> Float[Array, " nq"]:
         """The configuration with the coordinates of dofs that are not locked within the limits."""
-        # The place is nq for a dof without a coordinate of its own.
+        # `place` is nq for a dof that has no coordinate.
         place, lower, upper = self.limits
         dofs = np.flatnonzero((place < model.nq) & ~self.locked)
         place = place[dofs]
@@ -194,13 +195,20 @@ def prioritise(
     multipliers = penalty(state.rows) * at_least(tasks, state.rows.position + state.shift)
     error, weights = state.rows.error[:n], state.rows.weights[:n]
     force = jnp.concatenate([weights * error, multipliers])
-    no = jnp.zeros((), bool)
+    false = jnp.zeros((), bool)
     unchanged = Minimum(
-        state.q, task_rows, force, no, state.iterations, state.stationary, state.accurate, state.q
+        state.q,
+        task_rows,
+        force,
+        false,
+        state.iterations,
+        state.stationary,
+        state.accurate,
+        state.q,
     )
     if not n:
         return unchanged
-    # So the multipliers of the equations stay. The shift of a satisfied inequality is 0.
+    # With this shift, the first multipliers are `force`. The shift of a satisfied inequality is 0.
     shift = force / penalty(task_rows) - task_rows.position
     count = number_of_inequalities(tasks)
     if count:
@@ -211,8 +219,8 @@ def prioritise(
         shift,
         jnp.minimum(state.damping, FIRST_DAMPING),
         state.iterations,
-        no,
-        no,
+        false,
+        false,
     )
     steps = jnp.minimum(PRIORITY_STEPS, max_iterations - state.iterations)
     end = descend(model, tasks, box, first, tolerance, steps, separate=True)
@@ -222,7 +230,7 @@ def prioritise(
     unchanged = unchanged._replace(
         reached=reached_before, stationary=state.stationary & ~reached_before, last_q=end.q
     )
-    exact = Minimum(end.q, end.rows, force, reached, end.iterations, end.stationary, no, end.q)
+    exact = Minimum(end.q, end.rows, force, reached, end.iterations, end.stationary, false, end.q)
     return jax.tree.map(lambda x, y: jnp.where(reached, x, y), exact, unchanged)
 
 
@@ -247,9 +255,10 @@ def penalty(task_rows: Rows) -> Float[Array, ""]:
 
 
 def stacked(task_rows: Rows, shift: Float[Array, " k"]) -> tuple[Array, Array, Array]:
-    """The errors, weights and Jacobian of the tasks and of the equations, below each other.
+    """The errors, weights and Jacobian of the tasks, and below them of the equations.
 
-    The last errors belong to inequalities. In the cost, a negative one counts as 0: `at_least`.
+    The last errors belong to inequalities. In the cost, their negative errors count as 0:
+    `at_least`.
     """
     rho = jnp.broadcast_to(penalty(task_rows), task_rows.position.shape)
     return (
@@ -289,7 +298,7 @@ def _step(
     free = ~blocked(box, state.q, gradient)
     least, most = box.gaps(state.q)
 
-    # The rounding errors of the gradient, and of the cost if each dof has a rounding error.
+    # The size of rounding errors of the gradient. Rounding errors of q change the cost by as much.
     rounding = 16 * eps * jnp.max(matmul(jnp.abs(weighted), jnp.abs(J)), initial=0)
     least_step = max(LEAST_STEP, 8 * eps)
     zero = jnp.abs(gradient) <= least_step * (diagonal + least_damping) + rounding

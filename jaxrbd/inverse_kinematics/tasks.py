@@ -52,7 +52,7 @@ class Clearance(Task):
     - `margin` () or (m,), in m: the least distance of each of the m pairs (default 0).
 
     The distances have priority, as constraints have: a target cannot violate them. The error is the
-    largest lack of distance of a pair, in m; it is zero if all distances are at least the margin.
+    largest `margin - distance` of a pair, in m, or zero if all distances are at least the margin.
 
     Raises ArgumentError for pairs of another type and for a margin that is not finite.
     """
@@ -91,7 +91,7 @@ class FrameTask(Task):
     rotation vector are the same rotation, and the task uses one of them.
 
     Raises ArgumentError for a target with NaN or infinite entries, for a matrix R that is no
-    rotation, and for a negative weight.
+    rotation, and for weights that are negative or not finite.
     """
 
     frame: str = eqx.field(static=True)
@@ -127,7 +127,11 @@ class FrameTask(Task):
         weights: ArrayLike | Sequence[int | float] = 1.0,
         relative_to: str | None = None,
     ) -> FrameTask:
-        """A task of the origin of a frame only: the target p (3,) in m; `weights` () or (3,)."""
+        """A task of the origin of a frame only.
+
+        `p` (3,): the target in m, in the frame `relative_to`; `weights`: () or (3,), in 1/m^2, for
+        the axes of `relative_to`.
+        """
         place = f"of the FrameTask of {frame!r}"
         p = arguments.parameter(p, f"p {place}", (3,))
         weights = _weights(weights, f"weights {place}", 3)
@@ -142,7 +146,11 @@ class FrameTask(Task):
         weights: ArrayLike | Sequence[int | float] = 1.0,
         relative_to: str | None = None,
     ) -> FrameTask:
-        """A task of the axes of a frame only: the target R (3, 3); `weights` () or (3,)."""
+        """A task of the axes of a frame only.
+
+        `R` (3, 3): the target, whose columns are the axes of T in the frame `relative_to`;
+        `weights`: () or (3,), in 1/rad^2, for the axes of T.
+        """
         place = f"of the FrameTask of {frame!r}"
         R = arguments.parameter(R, f"R {place}", (3, 3))
         weights = _concatenated(np.zeros(3), _weights(weights, f"weights {place}", 3))
@@ -162,12 +170,12 @@ class GazeTask(Task):
 
     The error (3,) is `angle (n - u) / |n - u|` in the axes of F, with the unit vectors u of the
     axis and n from the origin of F to the target. Its norm is the angle between n and u, from 0 to
-    pi. So the error is 0 only where the axis points at the target, and an axis that points
-    backwards turns. At the angle pi all directions of rotation are equally short. The task then
-    uses a direction in which joints turn the axis. The rotation about the axis is free.
+    pi. So the error is 0 only where the axis points at the target, and not where it points
+    backwards. At the angle pi all directions of rotation are equally short. The task then uses a
+    direction in which joints turn the axis. The rotation about the axis is free.
 
     Raises ArgumentError for a target with NaN or infinite entries, for an axis without a direction,
-    and for a negative weight.
+    and for a weight that is negative or not finite.
     """
 
     frame: str = eqx.field(static=True)
@@ -200,7 +208,7 @@ class ComTask(Task):
 
     `weights`: () or (3,), 0 or more, in 1/m^2, for the axes of the world (default 1). The error is
     the centre of mass minus the target. Raises ArgumentError for a target with NaN or infinite
-    entries and for a negative weight.
+    entries, and for weights that are negative or not finite.
     """
 
     target: Float[arguments.Parameter, "3"]
@@ -225,9 +233,10 @@ class PostureTask(Task):
     target, so `IkSolution.converged` does not depend on it. Among the configurations that reach the
     targets of all other tasks, the solution is a local minimum of the weighted errors of the
     posture tasks. If `inverse_kinematics` finds no such configuration, and in
-    `differential_inverse_kinematics`, the task has a share in the sum of all weighted errors: it
+    `differential_inverse_kinematics`, the task is a term of the sum of all weighted errors: it
     moves the solution away from the targets by a distance that is about proportional to the weight.
-    Raises ArgumentError for a target with NaN or infinite entries and for a negative weight.
+    Raises ArgumentError for a target with NaN or infinite entries, and for weights that are
+    negative or not finite.
     """
 
     target: Float[arguments.Parameter, " nq"]
@@ -320,9 +329,9 @@ class TaskErrors(NamedTuple):
 def checked_tasks(
     model: Model, tasks: Sequence[Task | Constraint], velocities: bool = False
 ) -> tuple[Task | Constraint, ...]:
-    """The tasks as a tuple; raises ArgumentError, which names the task, if one does not fit.
+    """The tasks as a tuple. Raises ArgumentError, which names the task, if one does not fit.
 
-    `velocities`: whether the result is a velocity. Then constraints on velocities alone are
+    `velocities`: whether the caller computes a velocity. Then `Nonholonomic` constraints are
     accepted.
     """
     arguments.robot(model)
@@ -405,7 +414,7 @@ def rows(model: Model, tasks: Sequence[Task | Constraint], q: Float[Array, " nq"
 
 
 def number_of_inequalities(tasks: Sequence[Task | Constraint]) -> int:
-    """The number of inequalities: of all pairs of clearances."""
+    """The number of inequalities, which is the number of pairs of all clearances."""
     return sum(len(task.pairs) for task in tasks if isinstance(task, Clearance))
 
 
@@ -414,10 +423,10 @@ def at_least(
     x: Float[Array, " k"],
     least: Float[Array, " k"] | None = None,
 ) -> Float[Array, " k"]:
-    """A vector like `Rows.position`, with the entries of inequalities increased to `least`.
+    """A vector like `Rows.position`, with the entries of inequalities at least as in `least`.
 
-    `least`: zero by default; its other entries are not used. With phi as x, the result is the
-    violation of the equations and inequalities.
+    `least`: zero by default; only its entries of inequalities are used. With phi as x, the result
+    is the violation of the equations and inequalities.
     """
     count = number_of_inequalities(tasks)
     if not count:

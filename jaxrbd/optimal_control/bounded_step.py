@@ -3,13 +3,14 @@
 A primal-dual active set method solves the problem: each inner iteration is one `lqr`, which holds
 the active controls at their bounds.
 
-A multiple of the identity is added to the Gauss-Newton matrix of the stages. It is raised if the
-linear-quadratic problem has no unique minimum, or if the whole step decreases the merit by much
-less than the quadratic model predicts. It is lowered if the model is good.
+A multiple of the identity is added to the Gauss-Newton matrix of the stages. The multiple is raised
+if the linear-quadratic problem has no unique minimum, or if the whole step decreases the merit by
+much less than the quadratic model predicts. The multiple is lowered if the model is good.
 
 The exact Hessian has no such multiple. It is used after a step with the factor 1, for example near
-the solution. If its linear-quadratic problem has no unique minimum, or if its step is scaled, the
-Gauss-Newton matrix replaces it, and stays until a step has the factor 1 or at most `SHORT`.
+the solution. The Gauss-Newton matrix replaces it if its linear-quadratic problem has no unique
+minimum, or if its step has a factor below 1. The exact Hessian is used again after a step with the
+factor 1, or with a factor of at most `SHORT`.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def next_start(step: Step, trial: Trial, guess: Array, grows: Array, exact: bool
     hide the gain, it follows the gradient instead.
 
     - `guess` (): whether the trial is the guess, which has no step;
-    - `grows` (): whether the stationarity grew in the step before;
+    - `grows` (): whether the residual of the stationarity grew in the step before;
     - `exact`: whether the solver uses the exact Hessian.
     """
     good = ~trial.measured | (trial.gain > GOOD_GAIN)
@@ -93,8 +94,9 @@ def bounded_step(
     """The minimum of the quadratic model over all steps that keep the controls in their bounds.
 
     - `stages`, `gauss_newton`: the model with the Hessian, and with the Gauss-Newton matrix;
-    - `start`: the step whose active set, shift and Hessian are tried first;
-    - `us` (N, m): the controls; `bounds`: their lower and upper bounds (m,), or None.
+    - `start`: the step whose active set, shift and choice of the Hessian are tried first;
+    - `us` (N, m): the controls; `bounds`: their lower and upper bounds (m,), or None;
+    - `riccati`: the method of `lqr`.
 
     Each inner iteration holds the active controls at their bounds. A free control beyond a bound
     becomes active, and an active control whose multiplier has the wrong sign becomes free. If the
@@ -143,18 +145,18 @@ def bounded_step(
 
 
 def clamped(stages: LqrStages, held: Array, values: Array) -> LqrStages:
-    """The stages whose controls `held` (N, m) are constants, `values` (N, m)."""
+    """The stages with constant controls: the entries where `held` (N, m) is True are `values`."""
     A, B, c, Q, R, S, q, r = stages
     values = jnp.where(held, values, 0)
     free = ~held
-    one = jnp.eye(R.shape[-1], dtype=R.dtype)
-    both = free[:, :, None] & free[:, None, :]
+    identity = jnp.eye(R.shape[-1], dtype=R.dtype)
+    both_free = free[:, :, None] & free[:, None, :]
     return LqrStages(
         A,
         jnp.where(free[:, None, :], B, 0),
         c + einsum("tij,tj->ti", B, values),
         Q,
-        jnp.where(both, R, jnp.where(held[:, :, None], one, 0)),
+        jnp.where(both_free, R, jnp.where(held[:, :, None], identity, 0)),
         jnp.where(free[:, :, None], S, 0),
         q.at[:-1].add(einsum("tij,ti->tj", S, values)),
         jnp.where(held, -values, r + einsum("tij,tj->ti", R, values)),

@@ -7,10 +7,11 @@ act at the distance s, and they are compliant:
 - the margin of a contact is the margin of the material plus s;
 - the regularisation is `regularisation + s / (r g dt (dt + recovery))` with g = 9.81 m/s^2.
 
-Here r is a ratio of masses: 1 by default. With a load, it is the load divided by the effective mass
-of a contact, that is, times the mean of the inverse inertias of the contacts. So an impulse that
-gives this mass the acceleration g reduces the distance at rest by about s, and a robot stands on
-relaxed contacts about as high as on rigid ones. A legged robot needs the load: the effective mass
+Here r is a ratio of masses: 1 by default. With a load, r is the load divided by the effective mass
+of a contact: the load times the mean of the inverse inertias of the contacts. So an impulse that
+gives the load (by default, the effective mass) the acceleration g reduces the distance at rest by
+about s, and a robot stands on relaxed contacts about as high as on rigid ones. A legged robot needs
+the load: the effective mass
 of a foot is much smaller than the mass that rests on it. Relaxed friction is viscous: a contact
 that sticks creeps. With s = 0, the step is `contact_step`. The values and the derivatives are of
 the same step for any s, so the line search measures the progress of the solver. `solve_contacts`
@@ -62,7 +63,7 @@ SMOOTHING = (*(0.2 * 0.8**i for i in range(28)), 0.0)
 
 
 class StepOptions(NamedTuple):
-    """Everything of a contact step except the state and the forces."""
+    """The arguments of a contact step, except the state and the forces."""
 
     model: Model
     scene: Scene
@@ -107,7 +108,7 @@ class ContactShooting(eqx.Module):
         return self.options().step(q, v, force_of_controls(self.model, u, self.dofs))
 
     def with_smoothing(self, smoothing: ArrayLike) -> ContactShooting:
-        """These dynamics with another smoothing in m."""
+        """These dynamics with another smoothing () in m, 0 or more."""
         smoothing = _not_negative(smoothing, "smoothing")
         return eqx.tree_at(lambda dynamics: dynamics.smoothing, self, smoothing)
 
@@ -122,7 +123,7 @@ class ContactShooting(eqx.Module):
             assert scene.inverse_inertia is not None  # `contact_shooting` computes it
             load = jnp.asarray(self.load, self.model.dtype)
             inverse = jnp.mean(scene.inverse_inertia.contacts)
-            # 0, or the mean of no contact, which is NaN: the robot moves no contact.
+            # The mean is 0 if the robot moves no contact, and NaN if there is no contact.
             relative = jnp.where(inverse > 0, load * inverse, 1)
         material = dataclasses.replace(scene.material, margin=scene.material.margin + s)
         return StepOptions(
@@ -156,8 +157,8 @@ def contact_shooting(
       forces of the servo. A robot with legs is easier to control with a servo, because its legs
       alone do not keep their posture;
     - `load` in kg, more than 0: the mass that rests on one contact, such as the mass of a robot
-      divided by the number of its feet. Under its weight, a contact with the smoothing s gives way
-      by about s. By default it is the effective mass of the contact.
+      divided by the number of its feet. Under the weight of the load, a contact with the smoothing
+      s gives way by about s. The default is the effective mass of the contact.
 
     The state x is (q, v), a state of `state_space(model)`. The first derivatives by x and u are
     analytic (`contact.contact_step_derivatives`). JAX differentiates the program of the step for
@@ -221,7 +222,7 @@ def _state_after_jvp(primals, tangents):
     if not isinstance(tau_dot, SymbolicZero):
         change = change + matmul(B, tau_dot)
     dq, dv = jnp.split(change, 2)
-    ends = configuration_rate.unchecked(model, q_next, dq), dv
+    rates = configuration_rate.unchecked(model, q_next, dq), dv
     leaves, leaf_changes, with_values = changed_leaves(options, changes)
     if leaves:
 
@@ -230,8 +231,8 @@ def _state_after_jvp(primals, tangents):
             return found.q, found.v
 
         more = jax.jvp(by_options, (leaves,), (leaf_changes,))[1]
-        ends = jax.tree.map(jnp.add, ends, more)
-    return (q_next, v_next), ends
+        rates = jax.tree.map(jnp.add, rates, more)
+    return (q_next, v_next), rates
 
 
 _state_after.defjvp(_state_after_jvp, symbolic_zeros=True)
@@ -239,7 +240,7 @@ _state_after.defjvp(_state_after_jvp, symbolic_zeros=True)
 
 @custom_jvp
 def _derivatives(options: StepOptions, q: Array, v: Array, tau: Array) -> StepDerivatives:
-    """`contact_step_derivatives`, whose derivatives are those of the program of `contact_step`."""
+    """`contact_step_derivatives`. JAX differentiates the program of `contact_step` instead."""
     return options.derivatives(q, v, tau)
 
 
@@ -270,7 +271,7 @@ class ContactSolution(NamedTuple):
     """A trajectory of `solve_contacts`.
 
     - `solution`: the `Solution` of the last solve, for rigid contact;
-    - `status`, `iterations`, `cost` (L,): of the solves with L smoothings;
+    - `status`, `iterations`, `cost` (L,): one entry for each of the L smoothings;
     - `replay_error` (): the largest difference between the states of the solution and the states
       of `contact_step` with the controls of the solution, in the units of q and v;
     - `penetration` () in m: the largest depth of a contact in all states;
@@ -298,14 +299,14 @@ def solve_contacts(
     tolerance: ArrayLike | None = None,
     depth: float = 1e-3,
 ) -> ContactSolution:
-    """A trajectory through contacts that no schedule states; the solver finds them.
+    """A trajectory with contacts that the solver finds; there is no schedule of contacts.
 
     - `problem`: a `Problem` with dynamics of `contact_shooting`;
     - `x0`, `p`, `guess`, `tolerance`: as for `solve`;
     - `smoothing`: lengths in m that decrease to 0. Each solve starts from the result of the solve
-      before. With the first one, contacts act at this distance: a contact that is farther away and
-      that the cost does not approach is not found. The default is 0.2 m, 27 times 0.8 of the last
-      length, and 0;
+      before. In the first solve, contacts act at the first length: a contact that is farther away
+      and that the cost does not approach is not found. The default is 28
+      lengths from 0.2 m, each 0.8 times the length before, and then 0;
     - `iterations`: the largest number of steps of each solve, 1 or more;
     - `depth` in m: the largest accepted depth of the contacts in x0 and in the states of a guess.
 
@@ -370,7 +371,7 @@ def solve_contacts(
 
 @jax.jit
 def _replay(dynamics: ContactShooting, x0: PyTree, us: Array) -> tuple[PyTree, Array]:
-    """The states (N + 1, ...) of the controls, and the sizes of the contact forces (N, n) in N."""
+    """The states (N + 1, ...) for the controls, and the contact forces' norms (N, n) in N."""
 
     def step(q, v, _, u):
         found = dynamics.step((q, v), u)

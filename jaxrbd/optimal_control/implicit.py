@@ -7,17 +7,19 @@ the trajectory, and changes of the costates and of the multipliers. With the fun
     L(w) = cost + sum over t of  lambda_{t+1} . (phi_t(dx_t, du_t) - dx_{t+1})
            + lambda_0 . (difference(x_0, initial state) - dx_0) + y . h + z . g.
 
-At a solution, w = 0 and the gradient of L is zero, except in the inactive unknowns: the controls at
-a bound, which follow the bound, and the multipliers of inequalities below zero, which stay zero.
-The other inequalities are equalities. The derivative of w with respect to a parameter theta solves
-`K dw = -d(grad L)/d theta`. K is the Hessian of L in w, with rows and columns of the identity for
-the inactive unknowns. K is symmetric, so reverse mode solves the same system.
+At a solution, w = 0 and the gradient of L is zero, except in the inactive unknowns. These are the
+controls at a bound, which follow the bound, and the zero multipliers of inequalities, which stay
+zero. Inequalities with a positive multiplier count as equalities. The derivative of w with respect
+to a parameter theta solves `K dw = -d(grad L)/d theta`. K is the Hessian of L in w, with rows and
+columns of the identity for the inactive unknowns. K is symmetric, so reverse mode solves the same
+system.
 
 K has the structure of a linear-quadratic problem with equality constraints. `lqr` solves the
 problem that has a penalty 1 / mu instead of the constraints. Its matrix is K with -mu in the
 diagonal of the rows of the multipliers. The solution for K follows by iterative refinement. The
 error shrinks by about `mu / (mu + s)` per iteration, where s is the least eigenvalue of
-`C H^-1 C^T`: C are the constraints, and H is the Hessian on the motions that satisfy the dynamics.
+`C H^-1 C^T`: C is the Jacobian of the constraints, and H is the Hessian on the motions that satisfy
+the dynamics.
 """
 
 from __future__ import annotations
@@ -85,7 +87,7 @@ def with_derivatives(theta: tuple[Problem, PyTree, PyTree], point: Point) -> Poi
 
 def _with_derivatives_jvp(primals, tangents):
     theta, point = primals
-    # The point with its derivatives, for derivatives of this rule.
+    # JAX differentiates this rule for second derivatives: they need the derivatives of the point.
     point = with_derivatives(theta, point)
     return point, _change(theta, tangents[0], point)
 
@@ -110,9 +112,9 @@ def _change(theta: tuple[Problem, PyTree, PyTree], dtheta: Any, point: Point) ->
         return jnp.where(system.held, jnp.where(by_bounds > 0, upper, lower), 0)
 
     by_theta = jax.jvp(gradient, (leaves,), (changes,))[1]
-    along_bounds = zero._replace(dus=jax.jvp(bounds, (leaves,), (changes,))[1])
-    gradient_change = system.free(_sum(by_theta, system.product(along_bounds)))
-    dw = _sum(_solved(system, jax.tree.map(jnp.negative, gradient_change)), along_bounds)
+    bound_change = zero._replace(dus=jax.jvp(bounds, (leaves,), (changes,))[1])
+    gradient_change = system.free(_sum(by_theta, system.product(bound_change)))
+    dw = _sum(_solved(system, jax.tree.map(jnp.negative, gradient_change)), bound_change)
 
     def moved(leaves, w):
         problem, _, p = with_values(leaves)
@@ -132,7 +134,7 @@ def _change(theta: tuple[Problem, PyTree, PyTree], dtheta: Any, point: Point) ->
 
 
 def _transported(space, x: PyTree, dx: Array, costate: Array) -> Array:
-    """The costate in the tangent space of `retract(x, dx)`, from the costate in that of x."""
+    """The costate at the state `retract(x, dx)`, from the costate at the state x."""
     moved = space.retract(x, dx)
     return jax.grad(
         lambda step: jnp.sum(costate * space.difference(x, space.retract(moved, step)))
@@ -214,7 +216,7 @@ class System(NamedTuple):
 
 def _system(problem: Problem, p: PyTree, point: Point) -> System:
     xs, us, costates, multipliers, _ = point
-    # With this mu, the weights of the second derivatives are the multipliers themselves.
+    # With an infinite mu, y_hat = y and z_hat = z.
     infinite = jnp.asarray(jnp.inf, us.dtype)
     linear = linearise(problem, p, xs, us, costates, multipliers, infinite, True)
     lower, upper = control_bounds(problem, us)

@@ -28,16 +28,17 @@ from .stages import Linearisation, Values, estimated, largest, split, total_cost
 LEAST_FACTOR = 0.5**11
 # The merit decreases by at least this part of the decrease that its slope predicts.
 ARMIJO = 1e-4
-# A decrease counts only if the slope of the merit is above this multiple of its rounding errors.
+# The gain is measured only if the predicted decrease is above this multiple of the rounding errors
+# of the merit.
 NOISE_MULTIPLE = 10
 
 
 class Merit(NamedTuple):
-    """The merit of a trajectory, and what it takes to compute the merit of its trials.
+    """The merit of a trajectory, and the quantities that the merit of a trial needs.
 
-    `value`: the merit, whose rounding errors are about `rounding`. `slope`: its derivative along
-    the step. `rho`: the weight of the squares of the defects. `by_defects`: a bound of the
-    decrease that the defects cause. `defects` (N, n): of the trajectory.
+    `value`: the merit, whose rounding errors are about `rounding`. `slope`: the derivative of the
+    merit along the step. `rho`: the weight of the squares of the defects. `by_defects`: a bound of
+    the decrease that the defects cause. `defects` (N, n): of the trajectory.
     """
 
     value: Array
@@ -108,7 +109,7 @@ def line_search(
     evaluate: Callable[[PyTree, Array], tuple[tuple[Values, Values], Linearisation | None]],
     blank: Linearisation | None,
 ) -> Trial:
-    """The trial with the largest factor that decreases the merit by enough, else with 0.
+    """The trial with the largest factor that decreases the merit by enough, or with the factor 0.
 
     - `xs`, `us`: the trajectory, from which the step `solution` begins;
     - `has_step` (): whether there is a step; without it, the factor is 0;
@@ -139,20 +140,20 @@ def line_search(
 
     factor = jnp.where(has_step, jnp.asarray(2, us.dtype), 0)
     small_defects = 2 * merit.by_defects < -merit.slope
-    no = jnp.asarray(False)
-    start = Trial(factor, xs, us, blank, no, jnp.zeros_like(factor), measured, small_defects)
+    false = jnp.asarray(False)
+    start = Trial(factor, xs, us, blank, false, jnp.zeros_like(factor), measured, small_defects)
     end = lax.while_loop(lambda trial: ~trial.enough, trial, start)
     return end._replace(gain=jnp.where(jnp.isfinite(end.gain), end.gain, -jnp.inf))
 
 
 def linear_motion(problem: Problem, xs, us, solution: LqrSolution, factor, bounds):
-    """The states and controls that move along the step."""
+    """The states and controls after the step, which is multiplied by `factor`."""
     states = jax.vmap(problem.space.retract)(xs, factor * solution.xs)
     return states, jnp.clip(us + factor * solution.us, *(x[None] for x in bounds))
 
 
 def feedback_motion(problem: Problem, p, xs, us, solution: LqrSolution, defects, factor, bounds):
-    """The states and controls with feedback; the defects are multiplied by `1 - factor`."""
+    """The states and controls of a rollout with feedback, with `1 - factor` times the defects."""
     retract, difference = problem.space.retract, problem.space.difference
 
     def stage(x, row):

@@ -60,8 +60,9 @@ class LqrSolution(NamedTuple):
     - `gains` (N, m, n), `offsets` (N, m): the optimal control of a state is `gains x + offsets`;
     - `costates` (N + 1, n): the gradient of the cost of the remaining stages in the state; costate
       t + 1 is the multiplier of the dynamics of stage t;
-    - `definite` (): whether F is positive definite at every stage. If it is False, the problem has
-      no unique minimum, and the other fields are not finite or have no meaning.
+    - `definite` (): whether F and, for the parallel method, R are positive definite at every stage.
+      If `definite` is False, the other fields are not finite or have no meaning. For the sequential
+      method, the problem then has no unique minimum.
     """
 
     xs: Float[Array, "N_1 n"]
@@ -79,9 +80,9 @@ def lqr(stages: LqrStages, x0: ArrayLike, riccati: str = "sequential") -> LqrSol
     - `x0` (n,): the initial state;
     - `riccati`: "sequential" or "parallel", see the head of `lqr.py`.
 
-    The field `definite` of the result states whether the minimum is unique. Raises ArgumentError
-    for another method, for matrices whose shapes or dtypes do not match, and for a known Q or R
-    that is not symmetric.
+    The field `definite` of the result states whether the method found a unique minimum. Raises
+    ArgumentError for another method, for matrices whose shapes or dtypes do not match, and for a Q
+    or R that is not symmetric (not checked if JAX traces it).
     """
     stages, x0 = checked(stages, x0)
     sequential = choice(riccati, "riccati", METHODS) == "sequential"
@@ -136,7 +137,7 @@ def checked(stages: LqrStages, x0: ArrayLike) -> tuple[LqrStages, Array]:
 
 
 def _require_symmetric(name: str, matrices: Array) -> None:
-    """Raise ArgumentError for a known matrix with an asymmetry that is no rounding error."""
+    """Raise ArgumentError for a known matrix whose asymmetry is larger than rounding errors."""
     values = arguments.known(matrices)
     if values is None:
         return
@@ -185,7 +186,10 @@ def _homogeneous(stages: LqrStages) -> _Stages:
 
 
 def _control_law(A: Array, B: Array, R: Array, S: Array, P: Array) -> Array:
-    """The matrix (m, n + 1) from the state to the control of one stage; P is of the next stage."""
+    """The matrix (m, n + 1) that maps the state [x; 1] of a stage to its control.
+
+    `P`: the matrix of the value function of the next stage.
+    """
     m = R.shape[-1]
     F = jnp.concatenate([R, S], axis=1)
     F = F + matmul(matmul(P, B).T, jnp.concatenate([B, A], axis=1))
@@ -202,7 +206,7 @@ def _sequential(stages: _Stages, x0: Array):
         A, B, Q, R, S = stage
         law = _control_law(A, B, R, S, P)
         closed = A + matmul(B, law)
-        # P is positive semidefinite if the cost is, whatever the rounding of the law.
+        # In this form, P is positive semidefinite if the cost is, with any rounding of `law`.
         left = jnp.concatenate([law, S])
         right = jnp.concatenate([S + matmul(R, law), law])
         P = _symmetric(Q + matmul(left.T, right) + matmul(closed.T, matmul(P, closed)))
@@ -222,7 +226,7 @@ def _sequential(stages: _Stages, x0: Array):
 
 
 def _parallel(stages: _Stages, x0: Array):
-    """As `_sequential`, by associative scans over conditional value functions and over motions.
+    """As `_sequential`, by associative scans of conditional value functions and of motions.
 
     The least cost of the stages from i to j - 1, from the state x at i to the state y at j, is the
     maximum over z of `x^T J x / 2 - eta . x - z^T C z / 2 - z . (y - A x - b)`, up to a constant.
@@ -278,5 +282,5 @@ def _parallel(stages: _Stages, x0: Array):
     P = jnp.concatenate([P, jnp.pad(-eta[:, None], ((0, 0), (0, 0), (0, 1)))], axis=-2)
     A, B, _, R, S = stages
     laws = jax.vmap(_control_law)(A, B, R, S, P[1:])
-    motions = lax.associative_scan(lambda first, then: matmul(then, first), A + matmul(B, laws))
+    motions = lax.associative_scan(lambda first, second: matmul(second, first), A + matmul(B, laws))
     return P, laws, jnp.concatenate([x0[None], _apply(motions, x0)])

@@ -1,8 +1,8 @@
-"""Multipliers and penalty of the constraints of an optimal control problem, between two steps.
+"""Updates of the multipliers and of the penalty of the constraints, between two steps.
 
 The solver minimises the augmented Lagrangian of `stages.py`. The multipliers are updated when the
-trajectory is stationary for the old ones. The penalty 1 / mu increases where the constraints have
-not improved since the last update.
+trajectory is stationary for the old ones. The penalty 1 / mu increases if the constraints have not
+improved since the last update.
 Source: Nocedal and Wright (2006), Numerical optimization, section 17.4.
 """
 
@@ -16,14 +16,14 @@ from jax import Array
 
 from .stages import Multipliers, Residuals, Values, largest
 
-# The constraints improve if their largest violation decreases to this part.
+# The constraints improve if their largest violation decreases to this fraction.
 IMPROVEMENT = 0.25
 # Without improvement, mu decreases by this factor, down to the least mu.
 MU_FACTOR, LEAST_MU = 0.1, 1e-8
 # The problem is infeasible after this number of updates without improvement at the least mu.
 MOST_STALLS = 3
-# A trajectory is stationary if its residuals are below a tolerance, which begins with this value
-# and decreases by this factor with each update.
+# A trajectory is stationary if its residuals are below a tolerance. The tolerance begins with
+# FIRST_TOLERANCE, and each update multiplies it by TOLERANCE_FACTOR.
 FIRST_TOLERANCE, TOLERANCE_FACTOR = 0.1, 0.1
 
 
@@ -32,7 +32,7 @@ class Penalty(NamedTuple):
 
     - `multipliers`, and `mu` (): the penalty is 1 / mu;
     - `tolerance` (): the residuals of a stationary trajectory are below it;
-    - `violation` (): the largest of the constraints, at the last update;
+    - `violation` (): the largest violation of the constraints at the last update;
     - `stalls` (): the number of updates without improvement at the least mu.
     """
 
@@ -44,7 +44,7 @@ class Penalty(NamedTuple):
 
     @property
     def is_largest(self) -> Array:
-        """Whether mu has its least value."""
+        """Whether the penalty has its largest value, at the least mu."""
         return self.mu <= LEAST_MU
 
     @property
@@ -85,7 +85,7 @@ def updated_penalty(
         jnp.maximum(inner.g, -mu * old.inequalities),
         jnp.maximum(last.g, -mu * old.terminal_inequalities),
     )
-    # Rounding errors of the gradient grow as the multipliers.
+    # Rounding errors of the gradient are proportional to the multipliers.
     y, z, y_last, z_last, _ = estimates
     scale = jnp.maximum(1, largest(y, z, y_last, z_last) / 100)
     stationary = jnp.maximum(found.stationarity / scale, found.defects) <= penalty.tolerance

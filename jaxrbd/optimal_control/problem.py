@@ -35,14 +35,14 @@ class Problem(eqx.Module):
     - `path(t, x, u, p)`: the pair (equalities, inequalities) of the constraints of each stage; the
       solution has equalities 0 and inequalities of at most 0. Each is a vector or None;
     - `terminal(x, p)`: likewise for the last state;
-    - `shared(t, x, u, p)`: what dynamics, cost and path have in common, for example contact forces
-      (default none). It is computed once per stage, and dynamics, cost and path then take it as a
-      fifth argument.
+    - `shared(t, x, u, p)`: a value that dynamics, cost and path use, for example contact forces
+      (default none). It is computed once per stage. Dynamics, cost and path then take it as a fifth
+      argument.
 
-    t () is the index of the stage, an array of ints; x is the state, u (m,) the control. p is any
-    pytree of parameters, and the solution can be differentiated by p. A function is a plain
+    t () is the index of the stage, an array of dtype int; x is the state, u (m,) the control. p is
+    any pytree of parameters, and the solution can be differentiated by p. A function is a plain
     function or an `eqx.Module`. A program is compiled for each new function, so define the
-    functions once and pass everything that changes by p. Raises ArgumentError for a lower bound
+    functions once, and pass everything that changes in p. Raises ArgumentError for a lower bound
     above the upper bound, for a bound that is NaN, for a lower bound of infinity, for an upper
     bound of minus infinity, and for a function that cannot be called as above.
     """
@@ -131,7 +131,7 @@ def _require_callable(name: str, f: Any, call: str | None = None) -> None:
         return
     try:
         signature = inspect.signature(f)
-    except (TypeError, ValueError):  # some functions of other languages have no signature
+    except (TypeError, ValueError):  # some functions of compiled modules have no signature
         return
     try:
         signature.bind(*call.split(","))
@@ -170,7 +170,8 @@ def shooting_step(
     - `dt` in s, more than 0.
 
     The state x is (q, v), a state of `state_space(model)`. Raises ArgumentError if acceleration or
-    integrator is no function, if acceleration cannot be called as above, and for another dt.
+    integrator is no function, if acceleration cannot be called as above, and for a dt that is not
+    above 0 or not finite.
     """
     _require_callable("acceleration", acceleration, "(t, q, v, u, p)")
     _require_callable("integrator", integrator)
@@ -266,7 +267,8 @@ def joint_torques(
 ) -> JointTorques:
     """The acceleration (t, q, v, u, p) of a robot that is driven by the forces u on its joints.
 
-    - `dofs`: the index in v of each entry of u; by default u is (nv,). The other forces are zero;
+    - `dofs`: the index in v of each entry of u, in N m or N; by default u is (nv,). The forces on
+      all other dofs are zero;
     - `constraints`, `stabilisation`: as for `constrained_dynamics`, for example feet on the ground.
       The method `constrained` of the result returns the constraint forces too;
     - `active(t, p)`: whether each constraint acts in stage t, (number of constraints,) of bool or
@@ -274,7 +276,8 @@ def joint_torques(
       default all constraints act;
     - `impact(t, p)`: whether stage t is an impact in which the constraints that act begin to act, a
       bool or a number. Then the acceleration is the change of v, and the forces are impulses, as
-      for `constrained_dynamics`. By default no stage is an impact.
+      for `constrained_dynamics`. `shooting_step` would multiply this change by dt, so a problem
+      with impacts needs other dynamics. By default no stage is an impact.
 
     The first derivatives are analytic (`forward_dynamics_derivatives`,
     `constrained_dynamics_derivatives`). Raises ArgumentError for a dof that is out of range or

@@ -1,4 +1,4 @@
-"""Solutions of optimal control problems: `solve`, and what uses a solution."""
+"""Solutions of optimal control problems: `solve`, and functions of a solution."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _compiled(
 
     The length of a history depends on the solve. So the programs get solutions without it, and one
     program serves the solutions of all solves. `static`: the names of the static arguments.
-    `requirements`: the conditions on numbers by the names of the arguments. A call raises
+    `requirements`: the conditions on numbers, by the name of the argument. A call raises
     ArgumentError for a problem or a solution of another type.
     """
 
@@ -89,7 +89,7 @@ class Solution(NamedTuple):
       that converged; the Gauss-Newton matrix neglects second derivatives. Rows of controls at a
       bound are zero;
     - `costates` (N + 1, n): the derivative of the cost of the remaining stages in the state;
-    - `multipliers`: those of the constraints and of the control bounds;
+    - `multipliers`: the multipliers of the constraints and of the control bounds;
     - `cost` (): the cost without terms of constraints;
     - `residuals`: the errors of the optimality conditions;
     - `status` (): a `Status`; `iterations` (): the number of steps; `history`: the progress.
@@ -135,11 +135,11 @@ def solve(
     - `iterations`: the largest number of steps. The default is 100, and 100 more for the automatic
       rollout. With `fixed_iterations` every solve runs the same loop, which suits control with a
       fixed period;
-    - `tolerance`: of the largest residual, 0 or more; by default the square root of the eps of the
-      dtype;
+    - `tolerance`, 0 or more: the solve converges when the largest residual is at most this; by
+      default the square root of the eps of the dtype;
     - `mu`, above 0: the initial penalty of constraints is 1 / mu; it is not used without
       constraints;
-    - `rollout`: the states after a step. "linear" moves all states at once along the step.
+    - `rollout`: how a step changes the states. "linear" moves all states at once along the step.
       "feedback" computes the states from the controls with feedback, one stage after the other: an
       iteration takes longer, and the defects stay at zero once they are zero. "automatic" is
       linear. If the linear rollout fails, the solve starts again from the guess with feedback; by
@@ -155,8 +155,8 @@ def solve(
     leaves of the problem, in both modes, by the implicit function theorem (`implicit.py`). The
     iterations are not differentiated. The constraints and bounds that are active at the solution
     are assumed to stay active. The derivatives are wrong where the solver did not converge, and
-    have no meaning where the solution is no strict local minimum. The other fields, the gains for
-    example, and the guess have zero derivatives.
+    have no meaning where the solution is no strict local minimum. The derivatives of the other
+    fields, such as the gains, and the derivatives by the guess are zero.
     """
     if choice(rollout, "rollout", ROLLOUTS) == "automatic" and fixed_iterations:
         rollout = "linear"
@@ -169,7 +169,7 @@ def solve(
     )
     x0 = problem.space.checked(x0, "x0")
     theta = problem, x0, p
-    # The derivatives of the iterations are not the derivatives of the solution.
+    # `with_derivatives` has the derivatives of the solution; the iterations need none.
     problem, x0, p, guess, tolerance, mu = lax.stop_gradient((*theta, guess, tolerance, mu))
     xs, us, warm = _guess(problem, x0, p, guess)
     bounds = control_bounds(problem, us)
@@ -209,7 +209,7 @@ def _number(name: str, x: ArrayLike, requirement: Requirement, us: Array) -> Arr
 
 
 def _counts(iterations: int | None, rollout: str) -> tuple[int, int]:
-    """The largest number of steps, and of steps before the automatic rollout has feedback."""
+    """The largest number of steps, and the number before the automatic rollout has feedback."""
     if iterations is None:
         return (2 * ITERATIONS if rollout == "automatic" else ITERATIONS), ITERATIONS
     arguments.require_counts(iterations=iterations)
@@ -393,9 +393,10 @@ def follow(
 def shift(solution: Solution, n: int = 1) -> Solution:
     """The solution without its first n stages, as a guess for a horizon that starts n stages later.
 
-    The last stage is repeated n times, so the number of stages is the same. The cost and the
-    residuals do not change. The history is empty: so the shapes of the result do not depend on the
-    options of the solve, and one program serves all periods of a controller.
+    The last stage is repeated n times, so the number of stages is the same. The fields cost,
+    residuals, status and iterations do not change. The history is empty, so the shapes of the
+    result do not depend on the options of the solve, and one program serves all periods of a
+    controller.
     Raises ArgumentError unless n is an int from 0 to the number of stages.
     """
     stages = len(solution.us)

@@ -70,14 +70,16 @@ RUNNING = -1
 
 
 class History(NamedTuple):
-    """The progress of a solve, one entry per iteration.
+    """The progress of a solve: arrays (iterations,) with one entry per step.
 
+    `iterations` is the largest number of steps of the solve; a guess from `shift` has no entries.
     The entries after the last iteration are infinite. They are not NaN, so that `jax_debug_nans`
     accepts a solution.
 
     `cost`, `residuals`: before the step. `factor`: the factor of the step, 0 for no step.
-    `shift`: the multiple of the identity in the Hessian of the step, in the last entry of the
-    gains. `mu`: the penalty is 1 / mu.
+    `shift`: the multiple of the identity that a step adds to the Gauss-Newton matrix; a step with
+    the exact Hessian does not add it. The last entry belongs to the gains instead of a step.
+    `mu`: the penalty is 1 / mu.
     """
 
     cost: Array
@@ -143,7 +145,7 @@ class Iterate(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """The options of a solve that are static.
+    """The static options of a solve.
 
     - `exact`: whether the quadratic model has the exact Hessian;
     - `riccati`: the method of the linear-quadratic problem, as in `solve`;
@@ -162,7 +164,7 @@ class Settings(NamedTuple):
 
 
 class Solver(NamedTuple):
-    """A problem, and what is the same in all iterations.
+    """A problem, and the quantities that are the same in all iterations.
 
     - `p`: the parameters of its functions;
     - `bounds`: the lower and upper bounds (m,) of the controls; infinite where there are none;
@@ -278,8 +280,8 @@ class Solver(NamedTuple):
         # 1. The trajectory with the accepted factor of the step.
         trial = self._line_search(state)
         xs, us, factor = trial.xs, trial.us, trial.factor
-        dual = factor * (search.step.solution.costates - before.costates)
-        costates = before.costates + jnp.where(factor > 0, dual, 0)
+        change = factor * (search.step.solution.costates - before.costates)
+        costates = before.costates + jnp.where(factor > 0, change, 0)
 
         # 2. Its values, derivatives and residuals, with the old multipliers and the old mu.
         linear = trial.linear
@@ -324,7 +326,7 @@ class Solver(NamedTuple):
         status = jnp.where(converged, int(Status.CONVERGED), status)
         status = jnp.where(finite, status, int(Status.FAILED))
 
-        # The residuals of a converged solve belong to the estimates of the multipliers.
+        # A converged solve returns the estimates, because its residuals belong to them.
         multipliers = jax.tree.map(
             lambda estimate, updated: jnp.where(converged, estimate, updated),
             estimates,
@@ -357,8 +359,8 @@ class Solver(NamedTuple):
         """The accepted trial of the step of the state.
 
         With the Gauss-Newton matrix, each trial is linearised, because most steps need one trial
-        only. So the program has the functions of a stage once. A trial of the exact Hessian has
-        only values.
+        only. So the program contains the functions of a stage only once. With the exact Hessian,
+        only the values of a trial are computed.
         """
         problem, p, exact = self.problem, self.p, self.settings.exact
         xs, us = state.trajectory.xs, state.trajectory.us

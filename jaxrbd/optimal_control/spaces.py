@@ -1,4 +1,4 @@
-"""State spaces: sets of states, with the motion of a state along a tangent vector."""
+"""State spaces: sets of states, which move along tangent vectors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Space(eqx.Module):
 
     @abc.abstractmethod
     def retract(self, x: PyTree, dx: Array) -> PyTree:
-        """The state that a motion from the state x by the tangent vector dx (n,) reaches."""
+        """The state x, moved along the tangent vector dx (n,)."""
 
     @property
     def parts(self) -> tuple[int, ...]:
@@ -42,21 +42,21 @@ class Space(eqx.Module):
         """`retract(x, dx)`, where dx consists of the parts, one after another.
 
         The parts are separate arguments, so JAX computes no derivatives by parts that a function
-        does not use, for example by the velocity of a cost of the configuration.
+        does not use. For example, a cost of q needs no derivatives by the change of v.
         """
         return self.retract(x, *parts)
 
     @abc.abstractmethod
     def difference(self, x0: PyTree, x1: PyTree) -> Array:
-        """The tangent vector (n,) at the state x0 whose motion reaches the state x1."""
+        """The tangent vector (n,) that moves the state x0 to the state x1."""
 
     @abc.abstractmethod
     def checked(self, x: PyTree, name: str) -> PyTree:
-        """The state as arrays, with checked shapes; raises ArgumentError that names it."""
+        """The state x as arrays. Raises ArgumentError with `name` if the shapes are wrong."""
 
 
 class VectorSpace(Space):
-    """The space of vectors (n,), whose motions are sums; `vector_space` makes it."""
+    """The space of vectors (n,), which move to x + dx; `vector_space` makes it."""
 
     dimension: int = eqx.field(static=True)
 
@@ -119,9 +119,9 @@ class RobotStateSpace(Space):
 
 
 class ProductSpace(Space):
-    """The tuples of one state per factor; `product_space` makes it.
+    """The space of tuples with one state per factor; `product_space` makes it.
 
-    A tangent vector consists of those of the factors, one after another.
+    A tangent vector consists of the tangent vectors of the factors, one after another.
     """
 
     factors: tuple[Space, ...]
@@ -175,9 +175,9 @@ def product_space(*spaces: Space) -> ProductSpace:
     """The space of tuples with one state of each space.
 
     For example, `product_space(state_space(model), vector_space(1))` has the states ((q, v), z)
-    with a number z (1,), such as the duration of the motion. x0 has the first z; if the solver
-    shall choose z, the dynamics of the first stage replace it by a control. Raises ArgumentError
-    for no spaces, and for an object that is no `Space`.
+    with a vector z (1,), such as the duration of the motion. x0 fixes z at the first stage. To let
+    the solver choose z, replace it by a control in the dynamics of the first stage. Raises
+    ArgumentError for no spaces, and for an object that is no `Space`.
     """
     if not spaces:
         raise ArgumentError("product_space has no spaces, expected at least one")

@@ -157,7 +157,7 @@ def split(xs: PyTree) -> tuple[PyTree, PyTree]:
 
 
 def all_values(problem: Problem, p: PyTree, xs: PyTree, us: Array) -> tuple[Values, Values]:
-    """The values of all stages (N, ...), and those of the last state."""
+    """The values of all stages (N, ...), and the values of the last state."""
     before, after = split(xs)
     stages = jnp.arange(len(us))
     inner = jax.vmap(lambda *row: stage_values(problem, p, *row))(stages, before, after, us)
@@ -165,7 +165,7 @@ def all_values(problem: Problem, p: PyTree, xs: PyTree, us: Array) -> tuple[Valu
 
 
 def value_shapes(problem: Problem, p: PyTree, xs: PyTree, us: Array) -> tuple[Values, Values]:
-    """The shapes and dtypes of the values of one stage, and of those of the last state."""
+    """The shapes and dtypes of the values of one stage, and of the values of the last state."""
 
     def values(x, u):
         first = jnp.zeros((), int)
@@ -227,10 +227,10 @@ def linearise(
             return sum([jnp.sum(w * x) for w, x in terms], _scalar(found.cost)), found
 
         def values_and_gradients(*parts):
-            """The values, and gradients of the parts of a change (dx, du).
+            """The values, and two gradients with respect to the parts of a change (dx, du).
 
-            The gradients are of the Lagrangian (None if not `exact`), and of a scalar cost (None
-            for a vector).
+            These are the gradient of the Lagrangian (None if not `exact`), and the gradient of a
+            scalar cost (None for a vector of residuals).
             """
             every_part = tuple(range(len(parts)))
             if exact:
@@ -240,11 +240,12 @@ def linearise(
                 gradient, found = None, values(*parts)
             if found.cost.ndim:
                 return found, gradient, None
-            by_cost = jax.grad(lambda *parts: values(*parts).cost, every_part)(*parts)
-            return found, gradient, jnp.concatenate(by_cost)
+            cost_gradient = jax.grad(lambda *parts: values(*parts).cost, every_part)(*parts)
+            return found, gradient, jnp.concatenate(cost_gradient)
 
-        found_and_gradients, columns = _jacobian(values_and_gradients, sizes, us.dtype)
-        found, (jacobians, lagrangian_hessian, cost_hessian) = found_and_gradients[0], columns
+        results, result_jacobians = _jacobian(values_and_gradients, sizes, us.dtype)
+        found, _, _ = results
+        jacobians, lagrangian_hessian, cost_hessian = result_jacobians
         if cost_hessian is None:
             gauss_newton = matmul(jacobians.cost.T, jacobians.cost)
         else:
@@ -286,7 +287,7 @@ def _jacobian(function: Callable, sizes: Sequence[int], dtype: Any) -> tuple[Any
             return linear(*zeros[:i], part, *zeros[i + 1 :])
 
         def column(change):
-            # `jax.jvp` computes no terms of the other parts; `linear_in_part` does.
+            # A call of `linear_in_part` would compute the terms of all parts; `jax.jvp` does not.
             return jax.jvp(linear_in_part, (zeros[i],), (change,))[1]
 
         return jax.vmap(column, out_axes=-1)(jnp.eye(sizes[i], dtype=dtype))
@@ -349,14 +350,14 @@ def without_curvature(stages: LqrStages, linear: Linearisation) -> LqrStages:
 
 
 class Residuals(NamedTuple):
-    """The largest errors of the optimality conditions of a trajectory, each ().
+    """The errors of the optimality conditions of a trajectory: largest absolute values, each ().
 
-    - `stationarity`: of the derivatives of the Lagrangian in the states and controls, where the
+    - `stationarity`: the derivatives of the Lagrangian by the states and controls, where the
       multipliers of the control bounds are eliminated;
-    - `defects`: of `difference(x_{t+1}, dynamics(t, x_t, u_t, p))`, and of the initial state;
-    - `equalities`: of the absolute values of the equalities;
-    - `inequalities`: of the positive inequalities, and of the controls beyond their bounds;
-    - `complementarity`: of the products of an inequality and its multiplier.
+    - `defects`: `difference(x_{t+1}, dynamics(t, x_t, u_t, p))`, and the error of the first state;
+    - `equalities`: the equalities;
+    - `inequalities`: the positive inequalities, and the distances of controls beyond their bounds;
+    - `complementarity`: the products of an inequality and its multiplier.
     """
 
     stationarity: Array
