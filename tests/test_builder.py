@@ -422,6 +422,15 @@ def test_an_inertia_on_the_world_beyond_the_range_is_named():
         rbd.build_model(links, joints)
 
 
+@pytest.mark.parametrize("values", [(1e300, 1.0), (1.0, 1e300)])
+def test_a_screw_beyond_the_range_is_named(values):
+    with (
+        jax.enable_x64(False),
+        pytest.raises(rbd.ModelError, match=r"joint 'j': its (turn|advance) is beyond the range"),
+    ):
+        rbd.build_model([A], [joint("j", None, "a", Screw((0, 0, 1), *values))])
+
+
 def test_editing_does_not_warn_again():
     """Loading has already warned of wrong inertias."""
     links, joints = [rbd.model.Link("a"), link("b")], [joint("j", None, "a"), joint("k", None, "b")]
@@ -593,6 +602,7 @@ def with_k(**fields):
     return [A, B], [ON_WORLD, dataclasses.replace(ON_A, **fields)]
 
 
+CARDAN = rbd.model.universal((1, 0, 0), (0, 1, 0))
 REFUSED = {
     "unknown parent": (with_k(parent="x"), "joint 'k': parent link 'x' is unknown"),
     "unknown child": (with_k(child="x"), "joint 'k': child link 'x' is unknown"),
@@ -609,6 +619,17 @@ REFUSED = {
     "inertia of a wrong shape": (
         ([rbd.model.Link("a", np.eye(3))], [ON_WORLD]),
         "shape \\(3, 3\\)",
+    ),
+    "a stage with the name of a link": (
+        (
+            [A, link("j.1")],
+            [joint("j", None, "a", CARDAN), joint("k", "a", "j.1")],
+        ),
+        "joint 'j': its stage 'j.1' has the name of another joint or of a link",
+    ),
+    "a stage with the name of a joint": (
+        ([A, B], [joint("j", None, "a", CARDAN), joint("j.1", "a", "b")]),
+        "joint 'j': its stage 'j.1' has the name of another joint or of a link",
     ),
     "zero axis": (with_j(kind=Revolute((0, 0, 0))), "joint 'j': axis is zero"),
     "NaN axis": (with_j(kind=Prismatic((0, NAN, 1))), "joint 'j': axis .* not finite"),
@@ -655,6 +676,21 @@ def test_a_bad_description_is_refused_by_name(fault):
 def test_bad_gravity(gravity):
     with pytest.raises(rbd.ArgumentError, match="gravity"):
         rbd.build_model([A], [ON_WORLD], gravity=gravity)
+
+
+def test_a_compound_without_stages_is_refused():
+    with pytest.raises(rbd.ModelError, match="Compound has no stages"):
+        rbd.model.Compound(())
+
+
+def test_a_joint_with_a_dot_in_its_name_is_no_stage():
+    links = [A, B, link("c")]
+    joints = [joint("j.1", None, "a"), joint("k", "a", "b"), joint("j.2", "b", "c")]
+    model = rbd.build_model(links, joints)
+    assert model.joint("j").q == slice(0, 1)
+    assert model.joint("j.2").q == slice(2, 3)
+    cardan = rbd.build_model([A], [joint("j", None, "a", CARDAN)])
+    assert cardan.joint("j").q == slice(0, 2)
 
 
 @pytest.mark.parametrize("sequence", ["", "xyw"])

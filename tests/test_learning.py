@@ -1347,7 +1347,7 @@ def test_an_interrupted_training_continues_to_the_same_files(
             patch.setattr(train_command, "_progress", progress)
             assert train(broken, *more) == status
         shown = capsys.readouterr().err.splitlines()
-        command = f"jaxrbd train cart-pole --seed 3 --out '{broken}' --resume"
+        command = f"jaxrbd train cart-pole --seed 3 --no-plot --out '{broken}' --resume"
         assert shown == [
             "compiling",
             f"interrupted after update {number}; continue with: {command}",

@@ -34,6 +34,7 @@ class Stool(legged.LeggedEnv):
     """A body on legs of one hinge each, which end in a sphere."""
 
     legs: int
+    stroke: float = 0.2
     episode_steps: int = 500
     smoothing: float | None = 0.01
     weights: tuple[str, ...] = tuple(WEIGHTS)
@@ -65,7 +66,9 @@ class Stool(legged.LeggedEnv):
         control = PD.for_joints(model, model.joint_names[1:], 40.0, 1.0, 20.0)
         home = rbd.neutral(model).at[2].set(0.45)
         weights = {name: WEIGHTS[name] for name in self.weights}
-        return legged.default_params(model, scene, control, home, 0.2, weights, (0.5, 0.2, 0.1))
+        return legged.default_params(
+            model, scene, control, home, self.stroke, weights, (0.5, 0.2, 0.1)
+        )
 
 
 STOOLS = Stool(3), Stool(5)
@@ -150,6 +153,11 @@ def test_settings_and_the_interface_state_the_robots():
 FAULTS = {
     "none": ((), "walkers is empty"),
     "another environment": ((Stool(3), envs.CartPoleSwingUp()), r"walkers\[1\] is CartPole"),
+    "a joint without stroke": (
+        (Stool(3), Stool(4, stroke=0.0)),
+        "the robot 'robot' has the stroke 0.0, expected more than 0",
+    ),
+    "no sequence": (3, "walkers is 3, expected a sequence of environments"),
     "another gait": ((Stool(3), envs.QuadrupedStand()), "differ in having a gait"),
     "other rewards": (
         (Stool(3), Stool(4, weights=("alive", "gait"))),

@@ -10,6 +10,7 @@ from jaxrbd import (
     actuators,
     algorithms,
     collision,
+    conformance,
     constraints,
     contact,
     envs,
@@ -178,6 +179,7 @@ FILTER = actuators.Filter([0.1, 0.1])
 BALL_JOINT = zoo.build(["spherical"], [-1])
 ROPE = tendons.FixedTendon("rope", {ARM.joint_names[0]: 1.0})
 BALL = collision.PlacedShape(collision.Sphere(0.1), None, np.zeros(3))
+STRETCHED = Pose(2 * np.eye(3)[None], np.zeros((1, 3)))
 PAST = actuators.Delay(1.0, 2).init((np.zeros(2), np.zeros(3)))
 TWO_NUMBERS = optimal_control.product_space(*[optimal_control.vector_space(1)] * 2)
 SKEWED = [[1.0, 9.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
@@ -613,6 +615,27 @@ REFUSED = {
     "distributions has the entry 3": lambda: envs.randomise(None, {3: SCALE}, KEY, 2),
     "params.pushes is [0.5 0. ], expected": lambda: pushed([0.5, 0.0]),
     "params.pushes is [-0.5  1. ], expected": lambda: pushed([-0.5, 1.0]),
+    "acceleration has an impact, a change of v": lambda: optimal_control.shooting_step(
+        ARM,
+        optimal_control.joint_torques(ARM, impact=lambda t, p: True),
+        rbd.integrators.semi_implicit_euler,
+        0.01,
+    ),
+    "matrix is 3, expected a function": lambda: constraints.Nonholonomic(3),
+    "error is 3, expected a function": lambda: constraints.FrameConstraint(3, None, TIP),
+    "contact is None, expected a ContactForce": lambda: sensors.touch(
+        ARM, contact.Scene((TIP,)), Q, None, 0.01
+    ),
+    "key is 3, expected": lambda: sensors.RobotSensors(
+        [sensors.StateSensor("clock", "time", noise=1.0)]
+    ).with_noise(3, jnp.zeros(1)),
+    "quantities has 'nothing'": lambda: conformance.run(quantities=["nothing"]),
+    "modes has 'backward'": lambda: conformance.run(modes=["backward"]),
+    "precisions has 'float16'": lambda: conformance.run(precisions=["float16"]),
+    "trees is empty, expected at least one tree": lambda: conformance.run(trees=[]),
+    "order is 4 for ('float64', 'forward')": lambda: conformance.run(order=4),
+    "X_FB.R is [[[2.": lambda: passive.FluidBoxes([TIP], [[1.0, 1.0, 1.0]], STRETCHED),
+    "X_FS.R is [[2.": lambda: tendons.Wrap(BALL.shape, TIP, Pose(2 * np.eye(3), np.zeros(3))),
     "a point is [ 0. nan  0.]": lambda: constraints.point(None, 0, (0, np.nan, 0)),
 }
 

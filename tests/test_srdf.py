@@ -117,7 +117,8 @@ FAULTS = {
     "too many values": ([("j0", "0 1")], 3, ["joint 'j0'", "expected 1 number, found 2"]),
     "not a number": ([("j0", "pi")], 3, ["joint 'j0'", "'pi' is not a number"]),
     "not finite": ([("j0", "nan")], 3, ["joint 'j0'", "not finite"]),
-    "zero quaternion": ([("j1", "0 0 0 0")], 3, ["joint 'j1'", "quaternion is zero"]),
+    "zero quaternion": ([("j1", "0 0 0 0")], 3, ["joint 'j1'", "quaternion has norm 0"]),
+    "large quaternion": ([("j1", "0 0 0 2")], 3, ["joint 'j1'", "norm 2, expected 1"]),
     "two values": ([("j0", "1"), ("j0", "2")], 4, ["joint 'j0'", "[1.0] on line 3 and [2.0]"]),
     "empty name": ([("", "1")], 3, ["a name may not be empty"]),
     "xacro": ([("j0", "${x}")], 3, ["joint 'j0'", "xacro"]),
@@ -239,8 +240,13 @@ def test_every_file_is_read():
 
 def test_a_zero_quaternion_of_a_free_flyer_is_refused():
     text = state(("root_joint", "1 2 3 0 0 0 0"))
-    with pytest.raises(RobotFileError, match=r"joint 'root_joint'.*quaternion is zero"):
+    with pytest.raises(RobotFileError, match=r"joint 'root_joint'.*quaternion has norm 0"):
         load_srdf(text, arm())
+
+
+def test_a_rounded_quaternion_is_normalised():
+    found = load_srdf(state(("j1", "0.5 0.5 0.5 0.5003")), chain()).configurations["s"]
+    np.testing.assert_allclose(np.linalg.norm(found[1:5]), 1, rtol=1e-15)
 
 
 def test_the_first_fault_of_the_file_is_raised():

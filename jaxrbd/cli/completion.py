@@ -51,7 +51,7 @@ def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
         for action in command._actions:
             if action.metavar == "ROBOT":
                 complete = {"bash": "_jaxrbd_robots", "zsh": "_jaxrbd_robots", "tcsh": "f"}
-            elif action.metavar in ("FILE", "OUT"):
+            elif action.metavar in ("CHECKPOINT", "FILE", "OUT"):
                 complete = shtab.FILE
             elif action.metavar == "DIR":
                 complete = shtab.DIRECTORY

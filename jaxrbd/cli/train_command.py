@@ -34,6 +34,7 @@ from ..learning.tasks import with_whole_episodes
 from . import parsing
 from .outputs import make_folder, naming
 
+EVERY = 25  # updates per checkpoint, by default
 LINE_EVERY = 25  # updates per progress line, if standard error is no terminal
 CHECKPOINT, METRICS, CURVE = "checkpoint.jaxrbd", "metrics.jsonl", "curve.png"
 LOCK = "training.lock"
@@ -75,7 +76,13 @@ def add_parser(commands) -> None:
         metavar="N",
         help="total number of steps, summed over all environments (default: depends on the task)",
     )
-    add("--every", type=parsing.count, default=25, metavar="N", help="updates per checkpoint (25)")
+    add(
+        "--every",
+        type=parsing.count,
+        default=EVERY,
+        metavar="N",
+        help=f"updates per checkpoint ({EVERY})",
+    )
     add(
         "--evaluate-every",
         type=parsing.count,
@@ -417,6 +424,10 @@ def _resumption(options: argparse.Namespace, folder: Path) -> str:
         words += ["--seeds", str(options.seeds)]
     if options.steps is not None:
         words += ["--steps", str(options.steps)]
+    if options.every != EVERY:
+        words += ["--every", str(options.every)]
+    if options.no_plot:
+        words += ["--no-plot"]
     if options.evaluate_every is not None:
         words += ["--evaluate-every", str(options.evaluate_every)]
         words += ["--evaluation-episodes", str(options.evaluation_episodes)]

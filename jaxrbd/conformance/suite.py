@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..errors import ArgumentError
 from .adapters import QUANTITIES, Adapter, Functions, JaxRBD, Unsupported
 from .report import ERROR, MODES, NOT_FINITE, PRECISIONS, TOLERANCE, UNSURE, Report
 from .robots import ALL_TREES, Robot, Tree, make_robot
@@ -27,6 +28,7 @@ from .truth import true_derivatives
 Progress = Callable[[str], None]
 # The highest order of derivatives for each tested (precision, mode).
 Orders = Mapping[tuple[str, str], int]
+HIGHEST_ORDER = 3
 # The orders of `--quick` find all common faults. Second derivatives in reverse mode or in single
 # precision take most of the time of a full run, and rarely find more faults.
 QUICK_ORDERS: Orders = {
@@ -48,6 +50,9 @@ class _Truth(NamedTuple):
 
     value: np.ndarray
     gap: np.ndarray
+
+
+HIGHEST_ORDER = 3  # of the derivatives
 
 
 def run(
@@ -76,11 +81,27 @@ def run(
     The reference derivatives are central differences of the library's values in float64 (see
     `truth.py`). The reference values are jaxrbd's values in float64; for `step` they are the
     library's values in float64. The function does not change JAX's settings.
+
+    Raises ArgumentError for an unknown quantity, mode or precision, for no trees, and for an order
+    that is not 0 to 3.
     """
     adapter = JaxRBD() if adapter is None else adapter
+    for name, given, known in (
+        ("quantities", quantities, QUANTITIES),
+        ("modes", modes, MODES),
+        ("precisions", precisions, PRECISIONS),
+    ):
+        for x in given:
+            if x not in known:
+                raise ArgumentError(f"{name} has {x!r}, expected entries of {name.upper()}")
+    if not trees:
+        raise ArgumentError("trees is empty, expected at least one tree")
     if isinstance(order, int):
         order = dict.fromkeys(product(PRECISIONS, MODES), order)
     orders: dict[Any, int] = dict(order)
+    for case, highest in orders.items():
+        if highest not in range(HIGHEST_ORDER + 1):
+            raise ArgumentError(f"order is {highest!r} for {case}, expected 0 to {HIGHEST_ORDER}")
     # Grouped by precision, so `jax_enable_x64` changes once per robot and precision.
     orders = {(p, m): orders[p, m] for p in precisions for m in modes if (p, m) in orders}
     highest = max(orders.values(), default=0)

@@ -62,26 +62,29 @@ class FrameConstraint(Constraint):
       None is the world;
     - `X_a`, `X_b`: poses of A and B in these frames (default: the identity).
 
-    Raises ArgumentError for an X_a or X_b that is no rigid pose, and for a frame of another type.
+    Raises ArgumentError for an error that is not callable, for an X_a or X_b that is no rigid pose,
+    and for a frame of another type.
 
     Each equation has one multiplier, a generalized force on B. The opposite force acts on A. The
     work of both forces is the multiplier times the change of the error.
     """
 
     error: Callable[[Pose], Array]
-    frame_a: str | None = eqx.field(static=True)
-    frame_b: str | None = eqx.field(static=True)
+    frame_a: str | int | None = eqx.field(static=True)
+    frame_b: str | int | None = eqx.field(static=True)
     X_a: Pose
     X_b: Pose
 
     def __init__(
         self,
         error: Callable[[Pose], Array],
-        frame_a: str | None,
-        frame_b: str | None,
+        frame_a: str | int | None,
+        frame_b: str | int | None,
         X_a: Pose | None = None,
         X_b: Pose | None = None,
     ):
+        if not callable(error):
+            raise ArgumentError(f"error is {error!r}, expected a function of a Pose")
         self.error = as_module(error)
         for name, frame in (("frame_a", frame_a), ("frame_b", frame_b)):
             if not arguments.is_integer(frame):
@@ -136,8 +139,8 @@ class FrameConstraint(Constraint):
 
 
 def point(
-    frame_a: str | None,
-    frame_b: str | None,
+    frame_a: str | int | None,
+    frame_b: str | int | None,
     p_a: ArrayLike | Sequence[int | float] = (0.0, 0.0, 0.0),
     p_b: ArrayLike | Sequence[int | float] = (0.0, 0.0, 0.0),
 ) -> FrameConstraint:
@@ -152,8 +155,8 @@ def point(
 
 
 def hinge(
-    frame_a: str | None,
-    frame_b: str | None,
+    frame_a: str | int | None,
+    frame_b: str | int | None,
     axis: ArrayLike | Sequence[int | float],
     X_a: Pose | None = None,
     X_b: Pose | None = None,
@@ -169,8 +172,8 @@ def hinge(
 
 
 def weld(
-    frame_a: str | None,
-    frame_b: str | None,
+    frame_a: str | int | None,
+    frame_b: str | int | None,
     X_a: Pose | None = None,
     X_b: Pose | None = None,
 ) -> FrameConstraint:

@@ -125,12 +125,15 @@ class Nonholonomic(Constraint):
 
     `matrix` is a plain function or an `eqx.Module` that returns K (m, nv). Examples are a blade
     that does not slip sideways and a wheel that rolls. `position` returns zeros. Functions that use
-    the constraint raise ArgumentError for a matrix of another shape or dtype.
+    the constraint raise ArgumentError for a matrix of another shape or dtype. Raises ArgumentError
+    for a matrix that is not callable.
     """
 
     matrix: Callable[[Model, Array], Array]
 
     def __init__(self, matrix: Callable[[Model, Array], Array]):
+        if not callable(matrix):
+            raise ArgumentError(f"matrix is {matrix!r}, expected a function of (model, q)")
         self.matrix = as_module(matrix)
 
     def position(self, model, q):

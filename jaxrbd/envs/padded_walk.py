@@ -37,7 +37,8 @@ class PaddedWalk(LeggedEnv):
       different robots.
 
     Raises ArgumentError, which names the robot, for an environment that is no `LeggedEnv`, for
-    robots with springs, tendons or constraints, and for robots with other reward terms.
+    robots with springs, tendons or constraints, for robots with other reward terms, and for a
+    stroke that is not more than 0.
     """
 
     walkers: tuple[LeggedEnv, ...]
@@ -48,6 +49,8 @@ class PaddedWalk(LeggedEnv):
     phases: tuple[float, ...] | None = dataclasses.field(init=False)
 
     def __post_init__(self):
+        walkers = arguments.sequence(self.walkers, "walkers", "environments")
+        object.__setattr__(self, "walkers", tuple(walkers))
         if not self.walkers:
             raise ArgumentError("walkers is empty, expected at least one environment")
         for i, walker in enumerate(self.walkers):
@@ -55,7 +58,6 @@ class PaddedWalk(LeggedEnv):
                 raise ArgumentError(f"walkers[{i}] is {walker!r}, expected a LeggedEnv")
             if (walker.phases is None) != (self.walkers[0].phases is None):
                 raise ArgumentError(f"walkers[{i}] and walkers[0] differ in having a gait")
-        object.__setattr__(self, "walkers", tuple(self.walkers))
         params = _walker_params(self.walkers)
         model = params.model
         found = {
@@ -162,6 +164,10 @@ def _walker_params(walkers: Sequence[LeggedEnv]) -> LeggedParams:
 
 def _check(params: LeggedParams, first: LeggedParams) -> None:
     name = params.model.name
+    # `_has_joint` takes a stroke of 0 for a joint that the robot does not have.
+    strokes = arguments.known(params.stroke)
+    if strokes is not None and not np.all(strokes > 0):
+        raise ArgumentError(f"the robot {name!r} has the stroke {strokes}, expected more than 0")
     for field in ("passive", "tendons", "constraints", "postures"):
         if any(np.size(x) for x in jax.tree.leaves(getattr(params, field))):
             raise ArgumentError(f"the robot {name!r} has {field}, which can't be padded")

@@ -256,5 +256,10 @@ class _States:
 
     def _check_quaternions(self, element: Element, part: slice, q: np.ndarray) -> None:
         for _, start in self.model.quaternions:
-            if part.start <= start < part.stop and not np.any(q[start : start + 4]):
-                self.doc.fault(element, "the quaternion is zero, expected a rotation, xyzw")
+            if not part.start <= start < part.stop:
+                continue
+            size = np.linalg.norm(q[start : start + 4])
+            if abs(size - 1) > 1e-3:  # files round to a few digits
+                self.doc.fault(element, f"the quaternion has norm {size:g}, expected 1, xyzw")
+            else:
+                q[start : start + 4] /= size

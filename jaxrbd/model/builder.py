@@ -141,22 +141,21 @@ def bodies_and_frames(
 
 
 def _expand(links: Sequence[Link], joints: list[JointSpec]) -> tuple[list[Link], list[JointSpec]]:
-    """Replace each compound joint by its chain; stage k of joint j is named `j.k`, k = 1, 2, ..."""
+    """Replace each compound joint by the chain of its stages."""
     links, expanded = list(links), []
     for joint in joints:
         if not isinstance(joint.kind, Compound):
             expanded.append(joint)
             continue
         parent, q, v = joint.parent, 0, 0
-        for k, stage in enumerate(joint.kind.stages, start=1):
-            last = k == len(joint.kind.stages)
-            child = joint.child if last else f"{joint.name}.{k}"
-            if not last:
+        for name, stage in zip(joint.stage_names, joint.kind.stages):
+            is_first, is_last = (name == joint.stage_names[k] for k in (0, -1))
+            child = joint.child if is_last else name
+            if not is_last:
                 links.append(Link(child))
             fields = {f: getattr(joint, f)[q : q + stage.nq] for f in POSITION_FIELDS}
             fields |= {f: getattr(joint, f)[v : v + stage.nv] for f in DOF_FIELDS}
-            fields |= {} if k == 1 else {"placement": np.eye(4)}
-            name = f"{joint.name}.{k}"
+            fields |= {} if is_first else {"placement": np.eye(4)}
             expanded.append(
                 dataclasses.replace(
                     joint, name=name, kind=stage, parent=parent, child=child, **fields
@@ -164,6 +163,10 @@ def _expand(links: Sequence[Link], joints: list[JointSpec]) -> tuple[list[Link],
             )
             parent, q, v = child, q + stage.nq, v + stage.nv
     return links, expanded
+
+
+# The parameters of joints that are numbers.
+JOINT_PARAMETERS = "axis", "pitch", "turn", "advance"
 
 
 @dataclasses.dataclass
@@ -248,7 +251,7 @@ def _check_range(bodies: list[_Body], frames: list[_Frame], dtype: np.dtype) -> 
         values = {
             "placement": body.placement,
             **{field: getattr(joint, field) for field in ("damping", "friction", "armature")},
-            **{field: getattr(body.kind, field, 0.0) for field in ("axis", "pitch")},
+            **{field: getattr(body.kind, field, 0.0) for field in JOINT_PARAMETERS},
         }
         if isinstance(joint.mimic, Mimic):
             _, *values["total mimic multiplier or offset"] = _leader(joints, by_name, joint)

@@ -162,6 +162,14 @@ def _check_tree(links: Sequence[Link], joints: Sequence[JointSpec]) -> None:
             raise ModelError(f"joint {joint.name!r}: {fault}", joint=joint.name)
         taken.add(joint.name)
         parent_joints[joint.child] = joint
+    for joint in joints:
+        for name in joint.stage_names:
+            if name in taken or name in known:
+                raise ModelError(
+                    f"joint {joint.name!r}: its stage {name!r} has the name of another joint or of "
+                    "a link",
+                    joint=joint.name,
+                )
     for link in links:
         if link.name not in parent_joints:
             raise ModelError(

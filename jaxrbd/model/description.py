@@ -49,10 +49,16 @@ class Compound:
 
     The motion subspace of such a joint depends on q, but the motion subspaces of its `stages` are
     constant. So the algorithms need no special case for it. The coordinates of the joint are the
-    coordinates of the stages, in order.
+    coordinates of the stages, in order. Stage k of a joint j has the name `j.k`, from k = 1 on.
+
+    Raises ModelError for no stages; a joint without dofs is a `Fixed`.
     """
 
     stages: tuple[Joint, ...]
+
+    def __post_init__(self):
+        if not self.stages:
+            raise ModelError("a Compound has no stages, expected one or more; see Fixed")
 
 
 def universal(axis1: Numbers, axis2: Numbers) -> Compound:
@@ -130,6 +136,12 @@ class JointSpec:
     friction: Numbers = 0.0
     armature: Numbers = 0.0
     mimic: Mimic | Follow | None = None
+
+    @property
+    def stage_names(self) -> list[str]:
+        """The names of the stages of a `Compound`; empty for other kinds."""
+        count = len(self.kind.stages) if isinstance(self.kind, Compound) else 0
+        return [f"{self.name}.{k}" for k in range(1, count + 1)]
 
 
 # The fields with one entry per coordinate, and the fields with one entry per dof. The values

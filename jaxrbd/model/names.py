@@ -126,9 +126,22 @@ def described(x: Any) -> str:
 
 def bodies_of_joint(model: Model, name: str) -> tuple[int, ...]:
     """The bodies that a joint moves, one per stage of a compound joint; empty if it is unknown."""
-    stages = [f"{name}.{k}" for k in range(1, model.nb + 1)]
-    names = [name] if name in model.joint_names else stages
-    return tuple(model.joint_names.index(n) for n in names if n in model.joint_names)
+    if name in model.joint_names:
+        return (model.joint_names.index(name),)
+    bodies: list[int] = []
+    for k in range(1, model.nb + 1):
+        stage = f"{name}.{k}"
+        if stage not in model.joint_names:
+            break
+        body = model.joint_names.index(stage)
+        # The link after a stage, but the last one, has the name of the stage.
+        if bodies and (
+            model.topology.parents[body] != bodies[-1]
+            or model.body_names[bodies[-1]] != model.joint_names[bodies[-1]]
+        ):
+            break
+        bodies.append(body)
+    return tuple(bodies)
 
 
 def _independent_slice(

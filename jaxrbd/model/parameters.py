@@ -165,18 +165,19 @@ def pose_parameter(X: Pose, name: str, place: str = "") -> Pose:
     R = parameter(X.R, f"{name}.R{place}", (3, 3))
     p = parameter(X.p, f"{name}.p{place}", (3,))
     require(p, np.isfinite, f"{name}.p{place}", "finite")
-    require(R, _is_rotation, f"{name}.R{place}", "a rotation matrix")
+    require(R, are_rotations, f"{name}.R{place}", "a rotation matrix")
     constants: Any = R, p  # NumPy arrays stay, until the dtype of the model is known
     return Pose(*constants)
 
 
-def _is_rotation(R: np.ndarray) -> bool:
+def are_rotations(R: np.ndarray) -> bool:
+    """Whether all matrices of R (..., 3, 3) are rotations to 1e-4, the precision of float32."""
     exact = np.asarray(R, float)
-    return bool(
-        np.all(np.isfinite(exact))
-        and np.max(np.abs(exact @ exact.T - np.eye(3))) < 1e-4
-        and np.dot(np.cross(exact[0], exact[1]), exact[2]) > 0
-    )
+    if not np.all(np.isfinite(exact)):
+        return False
+    x, y, z = np.moveaxis(exact, -2, 0)
+    is_orthogonal = np.abs(exact @ exact.mT - np.eye(3)) < 1e-4
+    return bool(np.all(is_orthogonal) and np.all(np.sum(np.cross(x, y) * z, axis=-1) > 0))
 
 
 def require_direction(x: Parameter, name: str) -> None:

@@ -170,10 +170,15 @@ def shooting_step(
     - `dt` in s, more than 0.
 
     The state x is (q, v), a state of `state_space(model)`. Raises ArgumentError if acceleration or
-    integrator is no function, if acceleration cannot be called as above, and for a dt that is not
-    above 0 or not finite.
+    integrator is no function, if acceleration cannot be called as above, for `joint_torques` with
+    an `impact`, and for a dt that is not above 0 or not finite.
     """
     _require_callable("acceleration", acceleration, "(t, q, v, u, p)")
+    if isinstance(acceleration, JointTorques) and acceleration.impact is not None:
+        raise ArgumentError(
+            "acceleration has an impact, a change of v that the integrator would multiply by dt; "
+            "expected joint_torques without impact, or dynamics of your own"
+        )
     _require_callable("integrator", integrator)
     return ShootingStep(
         arguments.robot(model),
@@ -276,8 +281,8 @@ def joint_torques(
       default all constraints act;
     - `impact(t, p)`: whether stage t is an impact in which the constraints that act begin to act, a
       bool or a number. Then the acceleration is the change of v, and the forces are impulses, as
-      for `constrained_dynamics`. `shooting_step` would multiply this change by dt, so a problem
-      with impacts needs other dynamics. By default no stage is an impact.
+      for `constrained_dynamics`. `shooting_step` refuses such accelerations, because it would
+      multiply the change by dt. By default no stage is an impact.
 
     The first derivatives are analytic (`forward_dynamics_derivatives`,
     `constrained_dynamics_derivatives`). Raises ArgumentError for a dof that is out of range or

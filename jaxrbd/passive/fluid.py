@@ -25,6 +25,7 @@ from ..algorithms.places import places_from_first_root
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joints_by_name import parameters, required_parameters
+from ..model.parameters import are_rotations
 from ..spatial import Pose, inverse_rotate, rotate
 from .point_forces import generalized_force_at_points
 
@@ -44,8 +45,8 @@ class FluidBoxes(eqx.Module):
     - `X_FB`: the poses of the boxes in the frames, R (n, 3, 3) and p (n, 3) in m; by default the
       identity.
 
-    Raises ArgumentError for a wrong shape, a size that is negative or not finite, and NaN in
-    `X_FB`. Source: MuJoCo, chapter "Fluid forces", inertia model.
+    Raises ArgumentError for a wrong shape, a size that is negative or not finite, and an `X_FB`
+    that is no rigid pose. Source: MuJoCo, chapter "Fluid forces", inertia model.
     """
 
     frames: tuple[str, ...] = eqx.field(static=True)
@@ -75,10 +76,10 @@ class FluidEllipsoids(eqx.Module):
       inertia of the fluid that moves with the ellipsoid, divided by the density, for motions along
       and about the axes of the ellipsoid; by default zero.
 
-    Raises ArgumentError for a wrong shape, NaN in `X_FE`, another value that is not finite, and a
-    semi-axis that is not positive. Source: MuJoCo, chapter "Fluid forces", ellipsoid model;
-    Andersen, Pesavento and Wang, Journal of Fluid Mechanics 541 (2005); Lamb, Hydrodynamics,
-    sections 114 and 124.
+    Raises ArgumentError for a wrong shape, an `X_FE` that is no rigid pose, another value that is
+    not finite, and a semi-axis that is not positive. Source: MuJoCo, chapter "Fluid forces",
+    ellipsoid model; Andersen, Pesavento and Wang, Journal of Fluid Mechanics 541 (2005); Lamb,
+    Hydrodynamics, sections 114 and 124.
     """
 
     frames: tuple[str, ...] = eqx.field(static=True)
@@ -173,6 +174,8 @@ def _checked(
     R, p = (None, None) if X is None else X
     rotations: Any = parameters(R, f"{X_name}.R", np.tile(np.eye(3), (n, 1, 1)))
     positions: Any = parameters(p, f"{X_name}.p", np.zeros((n, 3)))
+    arguments.require(rotations, are_rotations, f"{X_name}.R", "rotation matrices")
+    arguments.require(positions, np.isfinite, f"{X_name}.p", "finite")
     return names, sizes, Pose(rotations, positions)
 
 

@@ -54,8 +54,13 @@ def touch(
     lists.
 
     Raises ArgumentError for a dt that is not positive, for a `ContactStep` without dt, for a
-    `ContactForce` with dt, and for a `contact` with another number of contacts than the scene.
+    `ContactForce` with dt, for a `contact` of another type, and for one with another number of
+    contacts than the scene.
     """
+    if not isinstance(contact, ContactForce | ContactStep):
+        raise ArgumentError(
+            f"contact is {arguments.described(contact)}, expected a ContactForce or a ContactStep"
+        )
     if (dt is None) != isinstance(contact, ContactForce):
         given = "is None" if dt is None else "was given"
         expected = "None" if dt is not None else "the duration of the step in s"

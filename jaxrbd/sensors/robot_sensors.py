@@ -152,8 +152,10 @@ class RobotSensors(eqx.Module):
 
         The shape and the dtype of the readings are checked, also while JAX traces. Their values are
         not checked: a reading that is NaN stays NaN. The standard deviations are static. Raises
-        ArgumentError for another number of readings, and for readings that are no floats.
+        ArgumentError for another number of readings, for readings that are no floats, and for a
+        key that is no key.
         """
+        key = arguments.typed_keys(key, "key", 0)
         readings = self._checked(readings)
         if not jnp.issubdtype(readings.dtype, jnp.floating):
             raise ArgumentError(f"readings has dtype {readings.dtype}, expected floats")
