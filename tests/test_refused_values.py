@@ -626,7 +626,7 @@ REFUSED = {
     "contact is None, expected a ContactForce": lambda: sensors.touch(
         ARM, contact.Scene((TIP,)), Q, None, 0.01
     ),
-    "key is 3, expected": lambda: sensors.RobotSensors(
+    "key has shape () and dtype int": lambda: sensors.RobotSensors(
         [sensors.StateSensor("clock", "time", noise=1.0)]
     ).with_noise(3, jnp.zeros(1)),
     "quantities has 'nothing'": lambda: conformance.run(quantities=["nothing"]),

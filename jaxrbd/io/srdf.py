@@ -226,6 +226,7 @@ class _States:
             values = np.array(self.doc.numbers(child, "value", neutral, required=True))
             if len(self.doc.faults) > faults:
                 continue
+            self._normalise_quaternions(child, part, values)
             if joint in lines and np.any(merged[part] != values):
                 self.doc.fault(
                     child,
@@ -236,7 +237,6 @@ class _States:
             lines[joint] = child.sourceline
             q[part] = merged[part] = values
             joints.append(joint)
-            self._check_quaternions(child, part, q)
         q = jnp.asarray(q, self.model.dtype)
         self.states.append(GroupState(name, group, q, tuple(joints)))
 
@@ -254,12 +254,14 @@ class _States:
             )
         return None
 
-    def _check_quaternions(self, element: Element, part: slice, q: np.ndarray) -> None:
+    def _normalise_quaternions(self, element: Element, part: slice, values: np.ndarray) -> None:
+        """Normalise the quaternions of the values for a part of q, in place."""
         for _, start in self.model.quaternions:
             if not part.start <= start < part.stop:
                 continue
-            size = np.linalg.norm(q[start : start + 4])
+            quaternion = values[start - part.start :][:4]
+            size = np.linalg.norm(quaternion)
             if abs(size - 1) > 1e-3:  # files round to a few digits
                 self.doc.fault(element, f"the quaternion has norm {size:g}, expected 1, xyzw")
             else:
-                q[start : start + 4] /= size
+                quaternion /= size
