@@ -338,6 +338,30 @@ def test_dry_friction_needs_few_iterations(dtype, dofs, monkeypatch):
     assert jnp.max(jnp.abs(forces)) < 1e6 * jnp.finfo(dtype).eps
 
 
+@pytest.mark.parametrize("count", [17, 100])
+def test_a_slow_state_does_not_delay_a_batch(count, monkeypatch):
+    """Each block has a few iterations; then only the slow states go on, in fewer blocks."""
+    easy, slow = problem(0, 3, 1e-3, 0.8, 0.0), problem(5, 3, 1e-3, 0.8, 0.5)
+    stacked = jax.tree.map(lambda x, y: jnp.asarray(np.stack([x] * (count - 1) + [y])), easy, slow)
+    whole, blocks, iterate = contact.branches.whole(3, 3), [], newton._iterate
+
+    def counted(*operands):
+        found = iterate(*operands)
+        jax.debug.callback(lambda x: blocks.append(len(x)), found.residual)
+        return found
+
+    alone = newton.minimise(whole, slow).x
+    monkeypatch.setattr(newton, "_iterate", counted)
+    found = jax.jit(jax.vmap(lambda p: newton.minimise(whole, p)))(stacked)
+    jax.effects_barrier()
+    close(found.x[-1], alone, 1e-12)
+    np.testing.assert_array_equal(found.x[:-1], np.tile(found.x[0], (count - 1, 1)))
+    size = min(max(count // 4, newton.LEAST_BLOCK), newton.LARGEST_BLOCK)
+    assert {*blocks} == {size}
+    passes = -(-count // size)
+    assert passes < len(blocks) < 2 * passes + 8
+
+
 def quadruped_with_dry_friction(friction, dt):
     """A step of the bundled quadruped on a plane, with a servo, in single precision."""
     model = rbd.load_robot("quadruped")

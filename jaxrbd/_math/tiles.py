@@ -76,10 +76,10 @@ def _repeated(step: Callable[..., tuple[Any, Array]], operands: Any, state: Any,
             return step(jax.tree.map(taken, operands), block)
 
         def on_cpu(flat):
-            return _repeat_blocks(block_step, flat, min(BLOCK, count))
+            return repeat_batch(block_step, flat, min(BLOCK, count))
 
         def elsewhere(flat):
-            return _repeat_blocks(block_step, flat, count)
+            return repeat_batch(block_step, flat, count)
 
         found = by_platform(on_cpu, elsewhere, flat)
         return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), found)
@@ -118,8 +118,11 @@ class _Work(NamedTuple):
     finished: Array
 
 
-def _repeat_blocks(step: Callable[..., tuple[Any, Array]], states: Any, block: int) -> Any:
-    """`repeat_in_blocks` for n samples; `step(rows, states)` computes the samples of some rows."""
+def repeat_batch(step: Callable[..., tuple[Any, Array]], states: Any, block: int) -> Any:
+    """`repeat_in_blocks` for n samples; `step(rows, states)` computes the samples of some rows.
+
+    The leaves of `states` have one row for each sample, and n is not 0.
+    """
     count = len(jax.tree.leaves(states)[0])
     rows, k = jnp.arange(count), jnp.arange(block)
     states, unpacked = _packed((states, rows))

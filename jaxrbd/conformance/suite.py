@@ -52,9 +52,6 @@ class _Truth(NamedTuple):
     gap: np.ndarray
 
 
-HIGHEST_ORDER = 3  # of the derivatives
-
-
 def run(
     adapter: Adapter | None = None,
     *,

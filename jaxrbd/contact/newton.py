@@ -45,7 +45,7 @@ from .._math.components import Vec3
 from .._math.linear import LARGEST_WHOLE, matmul, solve_positive_definite
 from .._math.ranks import minus, plus, times
 from .._math.rows import take_rows
-from .._math.tiles import TILE, by_platform, in_tiles
+from .._math.tiles import by_platform, repeat_batch
 from ..tree import map_states
 from .branches import Partition
 from .coulomb import ContactLaw, ContactVector, Projection, project
@@ -59,6 +59,11 @@ MAX_STEPS = 200
 # negative: the function may still fall at half the first slope, or rise at a tenth of it.
 LARGEST_FALL_RATIO, LARGEST_RISE_RATIO = 0.5, -0.1
 MAX_TRIALS = 20
+# On a CPU, a batch is computed in blocks of these numbers of states. After this number of
+# iterations, the states of a block that need more iterations join other blocks. So a slow state
+# does not delay the others.
+LEAST_BLOCK, LARGEST_BLOCK = 16, 32
+BLOCK_STEPS = 2
 # On a GPU, the largest number of entries of the matrices for which one kernel computes the minimum.
 # The time to compile the kernel grows with this number.
 KERNEL_ENTRIES = 1000
@@ -155,8 +160,8 @@ def _batch_minimum(partition: Partition, problem: Problem) -> Minimum:
     """
     axes = problem.free_impulse.ndim - 1
     if not axes:
-        found = _minimise_batch_last(partition, jax.tree.map(lambda x: x[..., None], problem))
-        return jax.tree.map(lambda x: x[..., 0], found)
+        found = _iterate(partition, jax.tree.map(lambda x: x[..., None], problem), None, MAX_STEPS)
+        return _minimum(jax.tree.map(lambda x: x[..., 0], found))
     shapes = [x.shape[:axes] for x in jax.tree.leaves(problem)]
     batch = tuple(next((n for n in sizes if n != 1), 1) for sizes in zip(*shapes))
     free_impulse = jnp.broadcast_to(
@@ -164,7 +169,7 @@ def _batch_minimum(partition: Partition, problem: Problem) -> Minimum:
     )
     leaves, structure = jax.tree.flatten(problem._replace(free_impulse=free_impulse))
     shared = [all(n == 1 for n in x.shape[:axes]) for x in leaves]
-    count = math.prod(batch)
+    count, nv = math.prod(batch), free_impulse.shape[-1]
     leaves = [
         x.reshape(1, *x.shape[axes:])
         if is_shared
@@ -172,26 +177,37 @@ def _batch_minimum(partition: Partition, problem: Problem) -> Minimum:
         for x, is_shared in zip(leaves, shared)
     ]
 
-    # Outside, the batch axis is the first axis. In `_minimise_batch_last`, it is the last axis.
-    def minima(*leaves):
+    # Outside, the batch axis is the first axis. In `_iterate`, it is the last axis.
+    def iterated(leaves, x, steps):
         last = jax.tree.unflatten(structure, [jnp.moveaxis(x, 0, -1) for x in leaves])
-        return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), _minimise_batch_last(partition, last))
+        found = _iterate(partition, last, None if x is None else x.T, steps)
+        return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), found)
+
+    def minima(*leaves):
+        return _minimum(iterated(leaves, None, MAX_STEPS))
 
     def state_minimum(*leaves):
         return jax.tree.map(lambda x: x[0], minima(*(x[None] for x in leaves)))
 
-    def tiled_minima(*leaves):
-        def tile_minima(states):
-            batched = iter(states)
-            operands = (x if s else next(batched) for x, s in zip(leaves, shared))
-            return minima(*operands)
+    def minima_of_blocks(*leaves):
+        def step(rows, state):
+            found, steps = state
+            states = [x if is_shared else x[rows] for x, is_shared in zip(leaves, shared)]
+            found, steps = iterated(states, found.x, BLOCK_STEPS), steps + BLOCK_STEPS
+            return (found, steps), ~found.finished & (steps < MAX_STEPS)
 
-        return in_tiles(tile_minima, [x for x, is_shared in zip(leaves, shared) if not is_shared])
+        x, residual = (
+            jnp.zeros((count, nv), free_impulse.dtype),
+            jnp.zeros(count, free_impulse.dtype),
+        )
+        start = _Iterated(x, residual, residual > 0), jnp.zeros(count, int)
+        block = min(max(count // 4, LEAST_BLOCK), LARGEST_BLOCK)
+        return _minimum(repeat_batch(step, start, block)[0])
 
     def platform_minima(*leaves):
-        if not isinstance(count, int) or count <= TILE:
+        if not isinstance(count, int) or count <= LEAST_BLOCK or not nv:
             return minima(*leaves)
-        return by_platform(tiled_minima, minima, *leaves)
+        return by_platform(minima_of_blocks, minima, *leaves)
 
     if _number_of_entries(partition, problem) <= KERNEL_ENTRIES:
         found = map_states(platform_minima, state_minimum, *leaves)
@@ -224,6 +240,20 @@ class _State(NamedTuple):
     finished: Array
 
 
+class _Iterated(NamedTuple):
+    """The result of some iterations: x (nv, s) in the order of the model, and as in `_State`."""
+
+    x: Array
+    residual: Array
+    finished: Array
+
+
+def _minimum(found: _Iterated) -> Minimum:
+    """The minima after the last iterations, with the batch axes first; NaN without convergence."""
+    converged = found.residual <= float(jnp.finfo(found.x.dtype).eps) ** 0.5
+    return Minimum(jnp.where(converged[..., None], found.x, jnp.nan), found.residual)
+
+
 class _LineSearch(NamedTuple):
     """The state of the search along a step; one value per state of the batch.
 
@@ -240,8 +270,8 @@ class _LineSearch(NamedTuple):
     searching: Array
 
 
-def _minimise_batch_last(partition: Partition, problem: Problem) -> Minimum:
-    """The minimum for many states; the batch axis of all arrays is the last axis."""
+def _iterate(partition: Partition, problem: Problem, x: Array | None, steps: int) -> _Iterated:
+    """At most `steps` iterations of many states, with the batch axis last, from x (default: 0)."""
     dtype = problem.free_impulse.dtype
     eps, tiny = (float(x) for x in (jnp.finfo(dtype).eps, jnp.finfo(dtype).tiny))
     laws, matrices = _laws(partition, problem), _matrices(partition, problem)
@@ -252,7 +282,7 @@ def _minimise_batch_last(partition: Partition, problem: Problem) -> Minimum:
     start_energy = sum_of_rows(v * Mv)  # twice the kinetic energy at the start of the step
 
     def unfinished(state: _State) -> Array:
-        return (state.steps < MAX_STEPS) & ~jnp.all(state.finished)
+        return (state.steps < steps) & ~jnp.all(state.finished)
 
     def newton(state: _State) -> _State:
         x, momentum, u = state.x, state.momentum, state.u
@@ -317,14 +347,18 @@ def _minimise_batch_last(partition: Partition, problem: Problem) -> Minimum:
         )
 
     zero = jnp.zeros(free_impulse.shape[1:], dtype)
-    x, u = jnp.zeros_like(free_impulse), plus(u_0, zero)
-    start = _State(jnp.zeros((), int), x, minus(zero, free_impulse), u, zero + jnp.inf, zero > 0)
+    if x is None:
+        x, u, momentum = jnp.zeros_like(free_impulse), plus(u_0, zero), minus(zero, free_impulse)
+    else:
+        x = _taken(x, order, 0)
+        du, Mx = matrices.products(x)
+        u, momentum = u_0 + du, Mx - free_impulse
+    start = _State(jnp.zeros((), int), x, momentum, u, zero + jnp.inf, zero > 0)
     last = lax.while_loop(unfinished, newton, start)
     # From the order of the solver to the order of the model. The padding has the index nv, so it is
     # sorted to the end.
     place = np.argsort(order, kind="stable")[: len(problem.free_impulse)]
-    converged = last.residual <= eps**0.5
-    return Minimum(jnp.where(converged, take_rows(last.x, place), jnp.nan), last.residual)
+    return _Iterated(take_rows(last.x, place), last.residual, last.finished)
 
 
 # --------------------------------------------------------------------------------------- the laws

@@ -18,6 +18,7 @@ from ..actuators import AffineActuators, Delay, Filter
 from ..configuration import difference, integrate
 from ..constraints import Constraint, FrameConstraint
 from ..contact import (
+    ContactStep,
     Scene,
     contact_step,
     inverse_inertias,
@@ -301,19 +302,28 @@ class MjcfTask(Env):
         _, filtered = params.filter.push(params.home_activation, control, self._dt)
         past = None if params.delay is None else params.delay.init(control)
         time = jnp.zeros((), model.dtype)
-        state = self._start_of_motion(params, q, v, params.home_activation, past, filtered)
-        readings = self._readings(params, state, time)
         activation = params.home_activation
+        state = _StepState(q, v, activation, past, filtered, jnp.zeros_like(v))
+        readings = self._readings(params, state, None, time)
         return MjcfPhysics(q, v, activation, past, no_action, no_action, time, readings)
 
     def advance(self, params, physics, action, key):
         """The physical state after `substeps` steps of `contact_step`."""
         control = params.control_center + params.control_scale * action
-        q, v, activation = physics.q, physics.v, physics.activation
-        start = self._start_of_motion(params, q, v, activation, physics.past, control)
-        moved = repeat(lambda x: self._step(params, x, control), start, self.substeps)
+        zero = jnp.zeros_like(physics.v)
+        start = _StepState(physics.q, physics.v, physics.activation, physics.past, control, zero)
+
+        def step(states):
+            state, _ = states
+            moved, contact = self._step(params, state, control)
+            return moved, (state.q, contact) if self._measures_contacts(params) else None
+
+        # Only the forces of the last step are measured.
+        shapes = jax.eval_shape(step, (start, None))[1]
+        last = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        moved, last = repeat(step, (start, last), self.substeps)
         time = physics.time + self.time_step
-        readings = self._readings(params, moved, time)
+        readings = self._readings(params, moved, last, time)
         q, v, activation = moved.q, moved.v, moved.activation
         return MjcfPhysics(q, v, activation, moved.past, action, physics.action, time, readings)
 
@@ -322,30 +332,9 @@ class MjcfTask(Env):
         """The duration of a step of the physics in s."""
         return self.time_step / self.substeps
 
-    def _start_of_motion(
-        self,
-        params: MjcfParams,
-        q: Array,
-        v: Array,
-        activation: Array,
-        past: Array | None,
-        filtered: Array,
-    ) -> _StepState:
-        """The motion before the first step of the physics, without acceleration and forces."""
-        model, scene = params.model, params.scene
-        measures_forces = any(
-            isinstance(sensor, SubtreeSensor) for sensor in params.sensors.sensors
-        )
-        f_ext = jnp.zeros((model.nb, 6), model.dtype) if measures_forces else None
-        shapes = {
-            "touch": scene.size,
-            "limit_force": model.nv,
-            "cfrc_ext": (len(params.bodies.frames), 6),
-        }
-        forces = {name: jnp.zeros(shapes[name], model.dtype) for name in self._force_names}
-        return _StepState(q, v, activation, past, filtered, jnp.zeros_like(v), f_ext, forces)
-
-    def _step(self, params: MjcfParams, state: _StepState, control: Array) -> _StepState:
+    def _step(
+        self, params: MjcfParams, state: _StepState, control: Array
+    ) -> tuple[_StepState, ContactStep]:
         model, scene, dt = params.model, params.scene, self._dt
         q, v = state.q, state.v
         past = state.past
@@ -369,27 +358,58 @@ class MjcfTask(Env):
             smoothing=self.smoothing,
             tendons=params.tendons,
         )
-        f_ext = None
-        if state.f_ext is not None:
-            f_ext = step_wrenches(model, scene, q, step, dt)
-        force_entries = {
+        a = (step.v - v) / dt
+        return _StepState(step.q, step.v, activation, past, filtered, a), step
+
+    @staticmethod
+    def _measures_forces(params: MjcfParams) -> bool:
+        return any(isinstance(sensor, SubtreeSensor) for sensor in params.sensors.sensors)
+
+    def _measures_contacts(self, params: MjcfParams) -> bool:
+        return bool(self._force_names) or self._measures_forces(params)
+
+    def _forces(self, params: MjcfParams, q: Array, step: ContactStep) -> dict[str, Array]:
+        """The forces of a step of the physics from q, by name."""
+        model, scene, dt = params.model, params.scene, self._dt
+        forces = {
             "touch": lambda: touch(model, scene, q, step, dt).normal_force,
             "limit_force": lambda: step.joint_impulse.limit / dt,
             "cfrc_ext": lambda: params.bodies.cfrc_ext(model, scene, q, step, dt),
         }
-        forces = {name: force_entries[name]() for name in self._force_names}
-        a = (step.v - v) / dt
-        return _StepState(step.q, step.v, activation, past, filtered, a, f_ext, forces)
+        return {name: forces[name]() for name in self._force_names}
 
-    def _readings(self, params: MjcfParams, state: _StepState, time: Array) -> dict[str, Array]:
-        readings = dict(state.forces)
+    def _no_forces(self, params: MjcfParams) -> dict[str, Array]:
+        shapes = {
+            "touch": params.scene.size,
+            "limit_force": params.model.nv,
+            "cfrc_ext": (len(params.bodies.frames), 6),
+        }
+        return {name: jnp.zeros(shapes[name], params.model.dtype) for name in self._force_names}
+
+    def _readings(
+        self,
+        params: MjcfParams,
+        state: _StepState,
+        last: tuple[Array, ContactStep] | None,
+        time: Array,
+    ) -> dict[str, Array]:
+        """The readings after a step of the physics.
+
+        `last`: q before this step, and the step; None at the start, where the forces are zero.
+        """
+        readings = self._no_forces(params) if last is None else self._forces(params, *last)
+        f_ext = None
+        if self._measures_forces(params):
+            f_ext = jnp.zeros((params.model.nb, 6), params.model.dtype)
+            if last is not None:
+                f_ext = step_wrenches(params.model, params.scene, *last, self._dt)
         if params.sensors.sensors:
             values = params.sensors(
                 params.model,
                 state.q,
                 state.v,
                 state.a,
-                state.f_ext,
+                f_ext,
                 actuators=params.actuators,
                 control=state.filtered,
                 tendons=params.tendons,
@@ -471,9 +491,7 @@ class _StepState(NamedTuple):
 
     - `q`, `v`, `activation`: the state; `past`: the past controls;
     - `filtered`: the control after the delay and the activation dynamics;
-    - `a` (nv,): the acceleration of the last step of the physics;
-    - `f_ext` (nb, 6): the forces of the contacts, if a sensor needs them;
-    - `forces`: the forces of `MjcfPhysics.readings`.
+    - `a` (nv,): the acceleration of the last step of the physics.
     """
 
     q: Array
@@ -482,8 +500,6 @@ class _StepState(NamedTuple):
     past: Array | None
     filtered: Array
     a: Array
-    f_ext: Array | None
-    forces: dict[str, Array]
 
 
 def tolerance(
