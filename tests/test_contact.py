@@ -250,7 +250,8 @@ def test_the_laws_of_both_models(robot, ground):
         close(found["again"], found["v"], 1e-10, "the impulses make the step")
         normal = jnp.sum(step.impulse * points.normal, axis=-1)
         across = jnp.linalg.norm(step.impulse - normal[:, None] * points.normal, axis=-1)
-        assert jnp.all(across <= 0.6 * normal + 1e-12)
+        limit = 0.6 * normal
+        assert jnp.all(across <= limit + 1e-12 + 1e-14 * limit)  # the impulses reach 1e7 N s
         target = -points.distance / (length * jnp.where(points.distance < 0, DT + 0.02, DT))
         power = jnp.sum(step.impulse * found["after"], axis=-1)
         assert jnp.all(power <= normal * jnp.maximum(target, 0) + 1e-12)
