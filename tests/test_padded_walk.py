@@ -34,7 +34,7 @@ class Stool(legged.LeggedEnv):
     """A body on legs of one hinge each, which end in a sphere."""
 
     legs: int
-    stroke: float = 0.2
+    stroke: float = 0.5
     episode_steps: int = 500
     smoothing: float | None = 0.01
     weights: tuple[str, ...] = tuple(WEIGHTS)
@@ -66,9 +66,9 @@ class Stool(legged.LeggedEnv):
         control = PD.for_joints(model, model.joint_names[1:], 40.0, 1.0, 20.0)
         home = rbd.neutral(model).at[2].set(0.45)
         weights = {name: WEIGHTS[name] for name in self.weights}
-        return legged.default_params(
-            model, scene, control, home, self.stroke, weights, (0.5, 0.2, 0.1)
-        )
+        terms = home, 0.2, weights, (0.5, 0.2, 0.1)
+        params = legged.default_params(model, scene, control, *terms)
+        return params._replace(stroke=jnp.full_like(params.stroke, self.stroke))
 
 
 STOOLS = Stool(3), Stool(5)
