@@ -59,11 +59,13 @@ MAX_STEPS = 200
 # negative: the function may still fall at half the first slope, or rise at a tenth of it.
 LARGEST_FALL_RATIO, LARGEST_RISE_RATIO = 0.5, -0.1
 MAX_TRIALS = 20
-# On a CPU, a batch is computed in blocks of these numbers of states. After this number of
-# iterations, the states of a block that need more iterations join other blocks. So a slow state
-# does not delay the others.
-LEAST_BLOCK, LARGEST_BLOCK = 16, 32
-BLOCK_STEPS = 2
+# On a CPU, a batch is computed in blocks of LARGEST_BLOCK states. After BLOCK_STEPS iterations, the
+# states of a block that need more iterations join other blocks. So a slow state does not delay the
+# others. A batch of at most ONE_BLOCK states is computed at once if the matrices of a state have at
+# most ONE_BLOCK_ENTRIES entries, because the start of a block takes time; else in blocks of
+# LEAST_BLOCK states.
+LEAST_BLOCK, LARGEST_BLOCK, ONE_BLOCK = 16, 32, 64
+BLOCK_STEPS, ONE_BLOCK_ENTRIES = 3, 1000
 # On a GPU, the largest number of entries of the matrices for which one kernel computes the minimum.
 # The time to compile the kernel grows with this number.
 KERNEL_ENTRIES = 1000
@@ -177,6 +179,8 @@ def _batch_minimum(partition: Partition, problem: Problem) -> Minimum:
         for x, is_shared in zip(leaves, shared)
     ]
 
+    entries = _number_of_entries(partition, problem)
+
     # Outside, the batch axis is the first axis. In `_iterate`, it is the last axis.
     def iterated(leaves, x, steps):
         last = jax.tree.unflatten(structure, [jnp.moveaxis(x, 0, -1) for x in leaves])
@@ -201,15 +205,16 @@ def _batch_minimum(partition: Partition, problem: Problem) -> Minimum:
             jnp.zeros(count, free_impulse.dtype),
         )
         start = _Iterated(x, residual, residual > 0), jnp.zeros(count, int)
-        block = min(max(count // 4, LEAST_BLOCK), LARGEST_BLOCK)
+        block = LARGEST_BLOCK if count > ONE_BLOCK else LEAST_BLOCK
         return _minimum(repeat_batch(step, start, block)[0])
 
     def platform_minima(*leaves):
-        if not isinstance(count, int) or count <= LEAST_BLOCK or not nv:
+        at_once = ONE_BLOCK if entries <= ONE_BLOCK_ENTRIES else LEAST_BLOCK
+        if not isinstance(count, int) or count <= at_once or not nv:
             return minima(*leaves)
         return by_platform(minima_of_blocks, minima, *leaves)
 
-    if _number_of_entries(partition, problem) <= KERNEL_ENTRIES:
+    if entries <= KERNEL_ENTRIES:
         found = map_states(platform_minima, state_minimum, *leaves)
     else:
         found = platform_minima(*leaves)
