@@ -158,7 +158,7 @@ def test_a_step_by_branches_is_the_step_of_the_whole_matrix(monkeypatch):
 
 @pytest.mark.slow
 def test_a_state_does_not_depend_on_its_batch():
-    """In batches of more states than one tile of the solver, and with slow and fast states."""
+    """In batches of more states than one block of the solver, and with slow and fast states."""
     link = rbd.model.Link("ball", rbd.model.link_inertia(2.0, (0, 0, 0), 0.01 * np.eye(3)))
     joint = rbd.model.JointSpec("joint", rbd.joints.Translation(), None, "ball")
     model, scene, count = rbd.build_model([link], [joint]), Scene(("ball",), 0.1), 70

@@ -178,7 +178,6 @@ def _batch_minimum(partition: Partition, problem: Problem) -> Minimum:
         else jnp.broadcast_to(x, (*batch, *x.shape[axes:])).reshape(count, *x.shape[axes:])
         for x, is_shared in zip(leaves, shared)
     ]
-
     entries = _number_of_entries(partition, problem)
 
     # Outside, the batch axis is the first axis. In `_iterate`, it is the last axis.
@@ -200,11 +199,9 @@ def _batch_minimum(partition: Partition, problem: Problem) -> Minimum:
             found, steps = iterated(states, found.x, BLOCK_STEPS), steps + BLOCK_STEPS
             return (found, steps), ~found.finished & (steps < MAX_STEPS)
 
-        x, residual = (
-            jnp.zeros((count, nv), free_impulse.dtype),
-            jnp.zeros(count, free_impulse.dtype),
-        )
-        start = _Iterated(x, residual, residual > 0), jnp.zeros(count, int)
+        x = jnp.zeros((count, nv), free_impulse.dtype)
+        zero = jnp.zeros(count, x.dtype)
+        start = _Iterated(x, zero, zero > 0), jnp.zeros(count, int)
         block = LARGEST_BLOCK if count > ONE_BLOCK else LEAST_BLOCK
         return _minimum(repeat_batch(step, start, block)[0])
 

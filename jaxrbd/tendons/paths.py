@@ -14,7 +14,6 @@ from ..errors import ArgumentError
 from ..model import arguments
 from ..model.joints_by_name import parameters
 from ..model.names import require_frame_name
-from ..model.parameters import are_rotations
 from ..model.shapes import Cylinder, Sphere, Vector
 from ..spatial import Pose
 
@@ -76,9 +75,7 @@ class Wrap(eqx.Module):
         R, p = (X_FS.R, X_FS.p) if isinstance(X_FS, Pose) else (None, X_FS)
         rotation: Any = parameters(R, "X_FS.R", np.eye(3))
         position: Any = parameters(p, "X_FS.p", np.zeros(3))
-        arguments.require(rotation, are_rotations, "X_FS.R", "a rotation matrix")
-        arguments.require(position, np.isfinite, "X_FS.p", "finite")
-        self.X_FS = Pose(rotation, position)
+        self.X_FS = arguments.pose_parameter(Pose(rotation, position), "X_FS")
         self.side = PathPoint(side) if isinstance(side, str) else side
         if self.side is not None and not isinstance(self.side, PathPoint):
             raise ArgumentError(
