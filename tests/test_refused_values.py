@@ -67,6 +67,14 @@ def servo_shooting(*given, **fields):
     return shooting(dt=0.01, servo=servo)
 
 
+def tendon_servo_step(tendons=None, **fields):
+    one = {name: np.ones(1) for name in ("stiffness", "damping", "length", "rate")}
+    given = one | {"force_range": np.array([[-1.0, 1.0]])} | fields
+    servo = contact.TendonServo((ROPE,) if tendons is None else tendons, **given)
+    joints = actuators.PD(*np.zeros((2, 2)))
+    return contact_stepped(servo=contact.Servo(joints, Q, tendons=servo))
+
+
 def shot(x, dt=0.01):
     torques, step = optimal_control.joint_torques(ARM), integrators.semi_implicit_euler
     return optimal_control.shooting_step(ARM, torques, step, dt)(0, x, Q, None)
@@ -306,6 +314,20 @@ REFUSED = {
         0.01,
         servo=contact.Servo(actuators.PD(*np.ones((3, 3))), np.zeros(4)),
     ),
+    "servo.tendons.force_range is [[nan  1.]]": lambda: tendon_servo_step(
+        force_range=np.array([[np.nan, 1.0]])
+    ),
+    "servo.tendons.force_range is [[ 1. -1.]], expected lower": lambda: tendon_servo_step(
+        force_range=np.array([[1.0, -1.0]])
+    ),
+    "servo.tendons.force_range has shape (1, 3)": lambda: tendon_servo_step(
+        force_range=np.ones((1, 3))
+    ),
+    "servo.tendons.stiffness is [-1.], expected 0": lambda: tendon_servo_step(
+        stiffness=-np.ones(1)
+    ),
+    "servo.tendons.rate has shape (), expected (1,)": lambda: tendon_servo_step(rate=1.0),
+    "servo.tendons.tendons[0] is an array of shape ()": lambda: tendon_servo_step((3.0,)),
     "dofs is (True,)": lambda: optimal_control.joint_torques(ARM, dofs=[True]),
     "tolerance is nan": lambda: identification.base_parameters(ARM, float("nan")),
     "tolerance is -1.0": lambda: identification.base_parameters(ARM, -1.0),
@@ -490,6 +512,11 @@ REFUSED = {
     "ghosts has shape (1, 1, 2) and dtype float64, expected (2,) or (G, 2)": lambda: view.render(
         ARM, ghosts=np.zeros((1, 1, 2))
     ),
+    "background is [255.   0.   0.], expected values from 0 to 1": lambda: view.render(
+        ARM, background=(255, 0, 0)
+    ),
+    "background is [ 0.  0. -1.], expected values": lambda: view.render(ARM, background=(0, 0, -1)),
+    "distance is 1e+30, expected above 0 m, at most 1e+09": lambda: view.render(ARM, distance=1e30),
     "dt is True, expected a positive": lambda: view.save_html("unused.html", ARM, dt=True),
     "world is None, expected a sequence": lambda: collision.pairs_of(ARM, None),
     "disabled is None, expected a sequence": lambda: collision.pairs_of(ARM, disabled=None),

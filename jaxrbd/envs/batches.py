@@ -12,11 +12,12 @@ from jax import Array
 from jax.sharding import Mesh
 from jax.typing import ArrayLike
 
+from .._math.cast import select
 from ..errors import ArgumentError
 from ..model import arguments
 from ..model.names import described
 from ..sharding import over_devices
-from .environment import Env, Params, State, Wrapper, checked_env, where
+from .environment import Env, Params, State, Wrapper, checked_env
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,10 +50,10 @@ class AutoReset(_Resetting):
         """The state after one step; see `auto_reset`."""
         after, new = self._after_and_new(params, state, action)
         return after._replace(
-            physics=where(after.done, new.physics, after.physics),
-            observation=where(after.done, new.observation, after.observation),
-            steps=where(after.done, new.steps, after.steps),
-            key=where(after.done, new.key, after.key),
+            physics=select(after.done, new.physics, after.physics),
+            observation=select(after.done, new.observation, after.observation),
+            steps=select(after.done, new.steps, after.steps),
+            key=select(after.done, new.key, after.key),
         )
 
 
@@ -63,7 +64,7 @@ class ResetNextStep(_Resetting):
     def step(self, params: Params, state: State, action: ArrayLike) -> State:
         """The state after one step, or at the start of a new episode if the last one ended."""
         after, new = self._after_and_new(params, state, action)
-        return where(state.done, new, after)
+        return select(state.done, new, after)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

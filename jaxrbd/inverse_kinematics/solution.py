@@ -13,6 +13,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
+from .._math.cast import select
 from .._math.components import square_root
 from .._math.tiles import in_turn
 from ..actuators.joint_values import joints_of_dofs
@@ -250,10 +251,10 @@ def _first_successful_attempt(
         )
         fresh = start(model, scaled, box, q, tolerance)
         continues = attempt == last_attempt
-        descent = jax.tree.map(lambda x, y: jnp.where(continues, x, y), first, fresh)
+        descent = select(continues, first, fresh)
         most = jnp.where(continues, max_iterations, STEPS_OF_A_START)
         descent = descend(model, scaled, box, descent, tolerance, most - descent.iterations)
-        first = jax.tree.map(lambda x, y: jnp.where(attempt == 0, x, y), descent, first)
+        first = select(attempt == 0, descent, first)
         minimum = prioritise(model, tasks, box, descent, tolerance, max_iterations)
         return attempt + 1, first, minimum
 
@@ -326,7 +327,7 @@ def _best_of_starts(
         drawn = jax.vmap(draw)(keys)
         least = jnp.argmin(jax.vmap(functools.partial(_total, tasks))(drawn))
         drawn = jax.tree.map(lambda x: x[least], drawn)
-        return jax.tree.map(lambda x, y: jnp.where(seed == 0, x, y), first_state, drawn)
+        return select(seed == 0, first_state, drawn)
 
     def attempt(seed, best):
         """The result of one start, and its rank: the least is the best.
@@ -365,9 +366,7 @@ def _best_of_starts(
         first_seed, found, rank = state
         new, new_rank = batch(first_seed, found[0])
         better = (first_seed == 0) | (new_rank < rank) | new[0].accurate
-        found, rank = jax.tree.map(
-            lambda x, y: jnp.where(better, x, y), (new, new_rank), (found, rank)
-        )
+        found, rank = select(better, (new, new_rank), (found, rank))
         return first_seed + width, found, rank
 
     _, minimum = _zeros(lambda: attempt(jnp.zeros((), jnp.int32), first_state)[0])
@@ -378,7 +377,7 @@ def _best_of_starts(
     last = prioritise(model, tasks, box, descent, tolerance, max_iterations)
     if minimum is None:
         return last
-    return jax.tree.map(lambda x, y: jnp.where(minimum.reached, x, y), minimum, last)
+    return select(minimum.reached, minimum, last)
 
 
 def _solution(

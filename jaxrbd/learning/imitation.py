@@ -31,7 +31,7 @@ from ..envs import State, Vectorized
 from ..envs.environment import Observation
 from ..errors import ArgumentError
 from ..model import arguments
-from . import networks
+from . import networks, rollouts
 from .networks import Policy, PolicyNetwork, act, new_policy, no_statistics, with_observations
 from .optimiser import Adam
 from .rollouts import Episodes, check_numbers, check_parts, empty_episodes, roll, shuffled, start
@@ -49,7 +49,7 @@ class ImitationState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Imitation:
+class Imitation(rollouts.WindowAlgorithm):
     """The settings of an imitation.
 
     - `teacher`: a function from observations (..., m) to actions (..., k), such as the `policy()`
@@ -85,11 +85,6 @@ class Imitation:
                 raise ArgumentError(f"{name} is {function!r}, expected a function of observations")
         check_parts(self, "minibatches", "epochs", "updates")
         check_numbers(self)
-
-    @property
-    def update_steps(self) -> int:
-        """The number of steps of all environments in one update."""
-        return self.batch * self.horizon
 
     def init(self, env: Vectorized, params: Any, key: PRNGKeyArray) -> ImitationState:
         """The state before the first update.
@@ -188,13 +183,6 @@ class Imitation:
             episodes=episodes,
             key=key,
         ), metrics
-
-    def deterministic(
-        self, state: ImitationState, observation: Observation
-    ) -> Float[Array, "... k"]:
-        """The actions of the student without noise."""
-        noise = jnp.zeros_like(state.policy.log_std)
-        return act(state.policy, state.statistics, observation, noise, self.policy_observation)
 
     def _result(self, name: str, observation: Observation, shape: tuple[int, int]) -> Array:
         """The result of `teacher` or `weights`, one row per observation."""

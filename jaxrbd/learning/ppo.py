@@ -51,6 +51,7 @@ from .networks import (
 from .optimiser import Adam
 from .rollouts import (
     Episodes,
+    WindowAlgorithm,
     check_numbers,
     check_parts,
     empty_episodes,
@@ -87,7 +88,7 @@ class Samples(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Ppo:
+class Ppo(WindowAlgorithm):
     """The settings of PPO.
 
     - `batch`: the number n of environments; `horizon`: the number h of steps per environment and
@@ -127,11 +128,6 @@ class Ppo:
     def __post_init__(self):
         check_parts(self, "minibatches", "epochs", "updates")
         check_numbers(self)
-
-    @property
-    def update_steps(self) -> int:
-        """The number of steps of all environments in one update."""
-        return self.batch * self.horizon
 
     def init(self, env: Vectorized, params: Any, key: PRNGKeyArray) -> PpoState:
         """The state before the first update. `params`: the parameters of the environments."""
@@ -219,11 +215,6 @@ class Ppo:
         entropy = jnp.sum(policy.log_std)  # up to a constant
         critic_cost = self.critic_weight * jnp.mean(error * error) / 2
         return -jnp.mean(gain) + critic_cost - self.entropy_weight * entropy
-
-    def deterministic(self, state: PpoState, observation: Observation) -> Float[Array, "... k"]:
-        """The actions of the policy without noise."""
-        noise = jnp.zeros_like(state.policy.log_std)
-        return act(state.policy, state.statistics, observation, noise, self.policy_observation)
 
     def _adam(self) -> Adam:
         steps = self.updates * self.epochs * self.minibatches

@@ -16,6 +16,7 @@ from ..envs import State, Vectorized
 from ..envs.environment import Observation
 from ..errors import ArgumentError
 from ..model import arguments
+from .networks import act
 
 
 class Window(NamedTuple):
@@ -197,6 +198,24 @@ def lambda_returns(
 
     rows = window.reward, next_values, window.terminated, window.last
     return lax.scan(step, jnp.zeros_like(next_values[0]), rows, reverse=True)[1]
+
+
+class WindowAlgorithm:
+    """The base of the algorithms, which simulate n environments for h steps per update."""
+
+    batch: int
+    horizon: int
+    policy_observation: str | None
+
+    @property
+    def update_steps(self) -> int:
+        """The number of steps of all environments in one update."""
+        return self.batch * self.horizon
+
+    def deterministic(self, state: Any, observation: Observation) -> Float[Array, "... k"]:
+        """The actions of the policy without noise; `state`: the state of the algorithm."""
+        noise = jnp.zeros_like(state.policy.log_std)
+        return act(state.policy, state.statistics, observation, noise, self.policy_observation)
 
 
 class Episodes(NamedTuple):

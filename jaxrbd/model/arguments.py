@@ -33,6 +33,7 @@ from .parameters import (
     Parameter as Parameter,
     as_array as as_array,
     entries as entries,
+    floats as floats,
     names as names,
     parameter as parameter,
     pose_parameter as pose_parameter,

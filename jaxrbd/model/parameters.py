@@ -77,6 +77,16 @@ def as_array(x: ArrayLike | Sequence, name: str) -> Array:
     raise ArgumentError(f"{name} is {x!r}, expected an array")
 
 
+def floats(x: ArrayLike | Sequence, name: str, shape: tuple[int, ...]) -> Array:
+    """`x` as an array of JAX; raises ArgumentError for another shape, and a dtype but floats."""
+    array = as_array(x, name)
+    if array.shape != shape or not jnp.issubdtype(array.dtype, jnp.floating):
+        raise ArgumentError(
+            f"{name} has shape {array.shape} and dtype {array.dtype}, expected {shape} of floats"
+        )
+    return array
+
+
 def real_array(x: ArrayLike | Sequence, name: str, dtype: Any) -> Array:
     """`x` as an array of JAX of the given dtype.
 

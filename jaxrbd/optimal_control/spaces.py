@@ -71,12 +71,7 @@ class VectorSpace(Space):
         return x1 - x0
 
     def checked(self, x, name):
-        x = arguments.as_array(x, name)
-        if x.shape != (self.size,) or not jnp.issubdtype(x.dtype, jnp.floating):
-            raise ArgumentError(
-                f"{name} has shape {x.shape} and dtype {x.dtype}, expected ({self.size},) of floats"
-            )
-        return x
+        return arguments.floats(x, name, (self.size,))
 
 
 class RobotStateSpace(Space):

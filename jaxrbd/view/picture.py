@@ -17,6 +17,7 @@ from .stage import checked_layers, robot_offsets
 from .triangles import Packages
 
 _COM = (0.9, 0.1, 0.6, 1.0)
+_LARGEST_DISTANCE = 1e9  # m; the tiles of the ground have integers, which overflow beyond
 
 
 def render(
@@ -44,19 +45,20 @@ def render(
     - `q`: (nq,), or (B, nq) for B robots; None: the neutral configuration;
     - `camera` (3,): the direction from the robot to the camera, in the world;
     - `target` (3,): the point that the camera looks at, in m; None: the middle of the robot;
-    - `distance`: from the target to the camera in m; None: the picture contains all robots;
+    - `distance`: from the target to the camera, at most 1e9 m; None: the picture contains all
+      robots;
     - `layers`: from "visuals", "collisions", "frames", "inertias" and "com", as in `drawing`;
     - `ground`: whether to draw a plane, at z = 0 or at the lowest point of the robot, if lower;
     - `packages`: as in `drawing`;
-    - `background` (3,): red, green and blue. The picture is clipped to values from 0 to 1;
+    - `background` (3,): red, green and blue, from 0 to 1;
     - `smooth`: each pixel is the mean of `smooth` x `smooth` samples;
     - `markers`: `Points`, `Axes`, `Arrows`, `Path` and `Obstacles`, drawn with each robot;
     - `ghosts`: (nq,) or (G, nq): more postures of the robot, translucent and in the same place;
     - `side_by_side`: whether B robots stand side by side, or all in one place.
 
     The errors and warnings are those of `drawing`. Raises ArgumentError also for a size below 1, a
-    camera direction of zeros, a distance that is not positive, an unknown layer, a wrong marker,
-    and values that are not finite.
+    camera direction of zeros, a distance or a background out of range, an unknown layer, a wrong
+    marker, and values that are not finite.
     """
     layers = checked_layers(layers)
     for name, size in (("width", width), ("height", height), ("smooth", smooth)):
@@ -67,8 +69,10 @@ def render(
         raise ArgumentError("camera is zero, expected a direction")
     if distance is not None:
         known = arguments.parameter(distance, "distance", ())
-        arguments.require(known, lambda x: np.isfinite(x) & (x > 0), "distance", "above 0 m")
+        expected = f"above 0 m, at most {_LARGEST_DISTANCE:.0e} m"
+        arguments.require(known, lambda x: (x > 0) & (x <= _LARGEST_DISTANCE), "distance", expected)
     color = _vector(background, "background")
+    arguments.require(color, lambda x: (x >= 0) & (x <= 1), "background", "values from 0 to 1")
     scene = drawing(model, packages)
     found = motion(model, q, "q", ("", "B"))
     scene, layers = decorated(model, scene, layers, markers, ghosts)
