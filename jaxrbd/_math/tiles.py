@@ -29,9 +29,12 @@ def in_tiles(function: Callable[[Any], Any], states: Any) -> Any:
     size = -(-count // tiles)
 
     def filled(x: Array) -> Array:
-        return jnp.pad(x, [(0, tiles * size - count), *[(0, 0)] * (x.ndim - 1)], "edge")
+        added = jnp.broadcast_to(x[-1:], (tiles * size - count, *x.shape[1:]))
+        return jnp.concatenate([x, added])
 
-    found = in_blocks(function, jax.tree.map(filled, states), size)
+    if tiles * size > count:
+        states = jax.tree.map(filled, states)
+    found = in_blocks(function, states, size)
     return jax.tree.map(lambda x: x[:count], found)
 
 
