@@ -693,7 +693,7 @@ def test_a_joint_with_a_dot_in_its_name_is_no_stage():
     assert cardan.joint("j").q == slice(0, 2)
 
 
-@pytest.mark.parametrize("sequence", ["", "xyw"])
+@pytest.mark.parametrize("sequence", ["", "xyw", 3, ["x"]])
 def test_bad_euler_sequence(sequence):
     with pytest.raises(rbd.ModelError, match="Euler sequence"):
         rbd.model.euler(sequence)
