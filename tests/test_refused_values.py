@@ -150,6 +150,14 @@ def stepped(action):
     return CART_POLE.step(params, CART_POLE.reset(params, KEY), action)
 
 
+def observed(observation):
+    class Other(envs.CartPoleSwingUp):
+        def observe(self, params, physics, key):
+            return observation
+
+    return Other().reset(CART_POLE.default_params(), KEY)
+
+
 def reset_with(**changes):
     return CART_POLE.reset(CART_POLE.default_params()._replace(**changes), KEY)
 
@@ -639,6 +647,15 @@ REFUSED = {
     ),
     "env is None, expected an Env": lambda: envs.mirror_image(None),
     "hidden is 3, expected a sequence": lambda: envs.Asymmetric(envs.QuadrupedTrot(), 3),
+    "an entry of the result of observe is 'text', expected": lambda: observed({"a": "text"}),
+    "with the joints Revolute, Revolute, expected Prismatic, Revolute": lambda: reset_with(
+        model=ARM
+    ),
+    "state has the reward terms ['action', 'angular_velocity', 'height']": lambda: CART_POLE.step(
+        CART_POLE.default_params(),
+        envs.DoublePendulumSwingUp().reset(envs.DoublePendulumSwingUp().default_params(), KEY),
+        np.zeros(1),
+    ),
     "key is None, expected an array": lambda: CART_POLE.reset(CART_POLE.default_params(), None),
     "action is 'x', expected an array": lambda: stepped("x"),
     "margin is 0.0, expected above 0": lambda: envs.tolerance(1.0, 0.0, 2.0, 0.0),

@@ -138,7 +138,7 @@ def solve(
       fixed period;
     - `tolerance`, 0 or more: the solve converges when the largest residual is at most this; by
       default the square root of the eps of the dtype;
-    - `mu`, above 0: the initial penalty of constraints is 1 / mu; without constraints it is checked,
+    - `mu`, above 0: the initial penalty of constraints is 1 / mu; without constraints mu is checked
       and has no effect;
     - `rollout`: how a step changes the states. "linear" moves all states at once along the step.
       "feedback" computes the states from the controls with feedback, one stage after the other: an
