@@ -292,6 +292,18 @@ def test_every_random_number_has_its_own_key(wrapped, key):
     assert len(np.unique(drawn)) == drawn.size
 
 
+def test_an_observation_may_have_a_number(key):
+    class WithNumber(Point):
+        def observe(self, params, physics, key):
+            return {"one": 1.0, "place": super().observe(params, physics, key)}
+
+    env, action = WithNumber(), jnp.zeros(POINT.action_size)
+    state = env.reset(PARAMS, key)
+    assert state.observation["one"].shape == ()
+    found = jax.grad(lambda u: env.step(PARAMS, state, u).observation["one"])(action)
+    np.testing.assert_array_equal(found, 0)
+
+
 def test_the_last_observation_of_an_episode_is_kept(episodes):
     """The observation that the last step led to, which the new episode must not replace."""
     before = episodes.observation[4::6]

@@ -150,6 +150,14 @@ def stepped(action):
     return CART_POLE.step(params, CART_POLE.reset(params, KEY), action)
 
 
+def observed(observation):
+    class Other(envs.CartPoleSwingUp):
+        def observe(self, params, physics, key):
+            return observation
+
+    return Other().reset(CART_POLE.default_params(), KEY)
+
+
 def reset_with(**changes):
     return CART_POLE.reset(CART_POLE.default_params()._replace(**changes), KEY)
 
@@ -517,6 +525,25 @@ REFUSED = {
     ),
     "background is [ 0.  0. -1.], expected values": lambda: view.render(ARM, background=(0, 0, -1)),
     "distance is 1e+30, expected above 0 m, at most 1e+09": lambda: view.render(ARM, distance=1e30),
+    "joints has the entry 3, expected a name": lambda: tendons.FixedTendon("a", {3: 1.0}),
+    "joints is 3, expected a sequence of names": lambda: tendons.FixedTendon("a", [1.0], 3),
+    "joint is 3, expected the name of a joint": lambda: tendons.RotationAngle("a", 3),
+    "mass is 'x', expected an array of floats": lambda: rbd.model.link_inertia("x"),
+    "com has shape (2,)": lambda: rbd.model.link_inertia(1.0, (0.0, 0.0)),
+    "per_row is 'no', expected True or False": lambda: envs.Scale(0.9, 1.1, per_row="no"),
+    "params is 'int', expected parameters with the field": lambda: envs.BraxEnv(CART_POLE, 3),
+    "dx has shape (1,) and dtype float64, expected (2,)": lambda: problem().space.retract(
+        Q, np.ones(1)
+    ),
+    "x1 has shape () and dtype float64, expected (2,)": lambda: problem().space.difference(Q, 1.0),
+    "dx has shape (2,), expected (4,)": lambda: optimal_control.state_space(ARM).retract((Q, Q), Q),
+    "dv has shape (1,), expected (2,)": lambda: optimal_control.state_space(ARM).move(
+        (Q, Q), Q, np.ones(1)
+    ),
+    "x1[1] has shape (1,), expected (2,)": lambda: optimal_control.state_space(ARM).difference(
+        (Q, Q), (Q, np.ones(1))
+    ),
+    "constraints is {}, expected a sequence": lambda: contact_stepped(constraints={}),
     "dt is True, expected a positive": lambda: view.save_html("unused.html", ARM, dt=True),
     "world is None, expected a sequence": lambda: collision.pairs_of(ARM, None),
     "disabled is None, expected a sequence": lambda: collision.pairs_of(ARM, disabled=None),
@@ -620,6 +647,15 @@ REFUSED = {
     ),
     "env is None, expected an Env": lambda: envs.mirror_image(None),
     "hidden is 3, expected a sequence": lambda: envs.Asymmetric(envs.QuadrupedTrot(), 3),
+    "an entry of the result of observe is 'text', expected": lambda: observed({"a": "text"}),
+    "with the joints Revolute, Revolute, expected Prismatic, Revolute": lambda: reset_with(
+        model=ARM
+    ),
+    "state has the reward terms ['action', 'angular_velocity', 'height']": lambda: CART_POLE.step(
+        CART_POLE.default_params(),
+        envs.DoublePendulumSwingUp().reset(envs.DoublePendulumSwingUp().default_params(), KEY),
+        np.zeros(1),
+    ),
     "key is None, expected an array": lambda: CART_POLE.reset(CART_POLE.default_params(), None),
     "action is 'x', expected an array": lambda: stepped("x"),
     "margin is 0.0, expected above 0": lambda: envs.tolerance(1.0, 0.0, 2.0, 0.0),

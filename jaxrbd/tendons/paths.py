@@ -142,9 +142,7 @@ class FixedTendon(eqx.Module):
             if joints is not None:
                 raise ArgumentError("joints is given, and coefficients has names too")
             joints, coefficients = tuple(coefficients), [*coefficients.values()]
-        if joints is None or isinstance(joints, str):
-            raise ArgumentError(f"joints is {joints!r}, expected a sequence of names")
-        self.name, self.joints = _checked_name(name), tuple(joints)
+        self.name, self.joints = _checked_name(name), arguments.names(joints, "joints")
         if not self.joints:
             raise ArgumentError(f"tendon {name!r} has no joints, expected one or more")
         self.coefficients = parameters(coefficients, "coefficients", np.zeros(len(self.joints)))
@@ -169,6 +167,8 @@ class RotationAngle(eqx.Module):
 
     def __post_init__(self):
         _checked_name(self.name)
+        if not isinstance(self.joint, str):
+            raise ArgumentError(f"joint is {self.joint!r}, expected the name of a joint")
 
 
 class SpatialTendon(eqx.Module):
