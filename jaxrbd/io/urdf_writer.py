@@ -130,7 +130,7 @@ def urdf_text(
     links, joints, root_joint = _rooted(model, faults)
     if not geometry:
         links = [dataclasses.replace(link, visuals=(), collisions=()) for link in links]
-    joints = _arranged(model, links, joints, faults, reorder=reorder)
+    joints = _arranged(links, joints, faults, reorder=reorder)
     root = ElementTree.Element("robot", name=model.name)
     with faults.collected():
         _check_name(model.name, "robot")
@@ -204,7 +204,7 @@ def _rooted(model: Model, faults: _Faults) -> tuple[list[Link], list[JointSpec],
 
 
 def _arranged(
-    model: Model, links: list[Link], joints: list[JointSpec], faults: _Faults, *, reorder: bool
+    links: list[Link], joints: list[JointSpec], faults: _Faults, *, reorder: bool
 ) -> list[JointSpec]:
     """The joints, attached and named such that `load_urdf` reads them in the order of the model."""
     by_child = {joint.child: joint for joint in joints}

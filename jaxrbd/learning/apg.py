@@ -120,13 +120,7 @@ class Apg(rollouts.WindowAlgorithm):
         (cost, (states, window)), gradient = jax.value_and_grad(loss, has_aux=True)(state.policy)
         step = self._adam().step(gradient, state.optimiser, state.policy)
         episodes = state.episodes.add(window)
-        metrics = {
-            "return": episodes.mean,
-            "reward": -cost,
-            "loss": cost,
-            "gradient_norm": step.gradient_norm,
-            "diverged": window.diverged_steps,
-        }
+        metrics = rollouts.metrics(window, episodes, cost, step.gradient_norm)
         statistics = with_observations(state.statistics, window.observation)
         return ApgState(step.params, step.state, statistics, states, episodes, key), metrics
 

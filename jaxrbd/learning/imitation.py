@@ -145,36 +145,20 @@ class Imitation(rollouts.WindowAlgorithm):
             reported = {"weights": jnp.where(valid, jnp.mean(weights), jnp.nan)}
             weights = jnp.where(valid, weights, 0)  # so no other metric is NaN
 
-        def step(carry: tuple, rows: Array) -> tuple[tuple, tuple[Array, Array]]:
-            mean, optimiser = carry
-
-            def loss(mean: Any) -> Array:
-                policy = state.policy._replace(mean=mean)
-                samples = jax.tree.map(lambda x: x[rows], observations)
-                no_noise = jnp.zeros((len(rows), k), dtype)
-                found = act(policy, statistics, samples, no_noise, self.policy_observation)
-                w, error = weights[rows], (found - targets[rows]) ** 2
-                # If all weights of a sample are 0, its error is 0, not NaN.
-                total = jnp.maximum(jnp.sum(w, axis=1), jnp.finfo(dtype).tiny)
-                return jnp.mean(jnp.sum(w * error, axis=1) / total)
-
-            error, gradient = jax.value_and_grad(loss)(mean)
-            found = self._adam().step(gradient, optimiser, mean)
-            return (found.params, found.state), (error, found.gradient_norm)
+        def loss(mean: Any, rows: Array) -> Array:
+            policy = state.policy._replace(mean=mean)
+            samples = jax.tree.map(lambda x: x[rows], observations)
+            no_noise = jnp.zeros((len(rows), k), dtype)
+            found = act(policy, statistics, samples, no_noise, self.policy_observation)
+            w, error = weights[rows], (found - targets[rows]) ** 2
+            # If all weights of a sample are 0, its error is 0, not NaN.
+            total = jnp.maximum(jnp.sum(w, axis=1), jnp.finfo(dtype).tiny)
+            return jnp.mean(jnp.sum(w * error, axis=1) / total)
 
         rows = shuffled(order_key, len(targets), self.epochs, self.minibatches)
-        (mean, optimiser), (errors, norms) = lax.scan(
-            step, (state.policy.mean, state.optimiser), rows
-        )
+        found = self._adam().fit(loss, state.policy.mean, state.optimiser, rows)
+        (mean, optimiser), (errors, norms) = found
         episodes = state.episodes.add(window)
-        metrics = {
-            "return": episodes.mean,
-            "reward": jnp.mean(window.reward),
-            "loss": errors[-1],
-            "gradient_norm": norms[-1],
-            "diverged": window.diverged_steps,
-            **reported,
-        }
         return ImitationState(
             policy=state.policy._replace(mean=mean),
             optimiser=optimiser,
@@ -182,7 +166,7 @@ class Imitation(rollouts.WindowAlgorithm):
             states=states,
             episodes=episodes,
             key=key,
-        ), metrics
+        ), rollouts.metrics(window, episodes, errors[-1], norms[-1], **reported)
 
     def _result(self, name: str, observation: Observation, shape: tuple[int, int]) -> Array:
         """The result of `teacher` or `weights`, one row per observation."""

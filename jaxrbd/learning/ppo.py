@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 from jaxtyping import Float, PRNGKeyArray
 
 from .._math.ranks import plus, times
@@ -56,6 +56,7 @@ from .rollouts import (
     check_parts,
     empty_episodes,
     lambda_returns,
+    metrics,
     roll,
     shuffled,
     start,
@@ -182,26 +183,17 @@ class Ppo(WindowAlgorithm):
         )
         samples = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), samples)
 
-        def step(carry: tuple, rows: Array) -> tuple[tuple, tuple[Array, Array]]:
-            networks, optimiser = carry
-            part = jax.tree.map(lambda x: x[rows], samples)
-            cost, gradient = jax.value_and_grad(self.loss)(networks, part)
-            update = self._adam().step(gradient, optimiser, networks)
-            return (update.params, update.state), (cost, update.gradient_norm)
+        def loss(networks: tuple[Policy, Network], rows: Array) -> Array:
+            return self.loss(networks, jax.tree.map(lambda x: x[rows], samples))
 
         rows = shuffled(order_key, self.update_steps, self.epochs, self.minibatches)
-        carry = (state.policy, state.critic), state.optimiser
-        ((policy, critic), optimiser), (costs, norms) = lax.scan(step, carry, rows)
+        networks = state.policy, state.critic
+        found = self._adam().fit(loss, networks, state.optimiser, rows)
+        ((policy, critic), optimiser), (costs, norms) = found
         episodes = state.episodes.add(window)
-        metrics = {
-            "return": episodes.mean,
-            "reward": jnp.mean(window.reward),
-            "loss": jnp.mean(costs),
-            "gradient_norm": jnp.mean(norms),
-            "diverged": window.diverged_steps,
-        }
         statistics = with_observations(state.statistics, window.observation)
-        return PpoState(policy, critic, optimiser, statistics, states, episodes, key), metrics
+        after = PpoState(policy, critic, optimiser, statistics, states, episodes, key)
+        return after, metrics(window, episodes, jnp.mean(costs), jnp.mean(norms))
 
     def loss(self, networks: tuple[Policy, Network], samples: Samples) -> Float[Array, ""]:
         """The loss L of the policy and the critic for some samples."""

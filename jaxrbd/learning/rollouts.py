@@ -242,6 +242,20 @@ class Episodes(NamedTuple):
         return Episodes(current, jnp.where(ended > 0, mean, self.mean))
 
 
+def metrics(
+    window: Window, episodes: Episodes, loss: Array, gradient_norm: Array, **more: Array
+) -> dict[str, Float[Array, ""]]:
+    """The metrics of an update; `episodes`: after the window; `more`: of one algorithm only."""
+    return {
+        "return": episodes.mean,
+        "reward": jnp.mean(window.reward),
+        "loss": loss,
+        "gradient_norm": gradient_norm,
+        "diverged": window.diverged_steps,
+        **more,
+    }
+
+
 def empty_episodes(size: int, dtype: Any) -> Episodes:
     """The returns before the first step."""
     return Episodes(jnp.zeros(size, dtype), jnp.full((), -jnp.inf, dtype))

@@ -156,14 +156,6 @@ class Shac(rollouts.WindowAlgorithm):
             lambda old, new: share * old + (1 - share) * new, state.target_critic, critic
         )
         episodes = state.episodes.add(window)
-        metrics = {
-            "return": episodes.mean,
-            "reward": jnp.mean(window.reward),
-            "loss": cost,
-            "critic_loss": error,
-            "gradient_norm": actor.gradient_norm,
-            "diverged": window.diverged_steps,
-        }
         return ShacState(
             policy=actor.params,
             critic=critic,
@@ -174,7 +166,7 @@ class Shac(rollouts.WindowAlgorithm):
             states=states,
             episodes=episodes,
             key=key,
-        ), metrics
+        ), rollouts.metrics(window, episodes, cost, actor.gradient_norm, critic_loss=error)
 
     def actor_loss(
         self,
@@ -221,15 +213,9 @@ class Shac(rollouts.WindowAlgorithm):
         def loss(critic: Network, rows: Array) -> Array:
             return jnp.mean((apply(critic, x[rows])[..., 0] - y[rows]) ** 2)
 
-        def step(carry: tuple, rows: Array) -> tuple[tuple, Array]:
-            critic, optimiser = carry
-            error, gradient = jax.value_and_grad(loss)(critic, rows)
-            update = self._critic_adam().step(gradient, optimiser, critic)
-            return (update.params, update.state), error
-
         rows = rollouts.shuffled(key, y.size, self.critic_epochs, self.critic_minibatches)
-        initial = state.critic, state.critic_optimiser
-        (critic, optimiser), errors = lax.scan(step, initial, rows)
+        found = self._critic_adam().fit(loss, state.critic, state.critic_optimiser, rows)
+        (critic, optimiser), (errors, _) = found
         return critic, optimiser, errors[-1]
 
     def _adam(self) -> Adam:

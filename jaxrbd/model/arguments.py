@@ -42,6 +42,7 @@ from .parameters import (
     require_direction as require_direction,
     require_type as require_type,
     sequence as sequence,
+    text as text,
 )
 
 

@@ -126,6 +126,13 @@ def _in_symbols(shape: Shape) -> str:
     return str(tuple("n" if n is None else n for n in shape)).replace("'", "")
 
 
+def text(x: str, name: str) -> str:
+    """The text. Raises ArgumentError for another object."""
+    if not isinstance(x, str):
+        raise ArgumentError(f"{name} is {x!r}, expected a name")
+    return x
+
+
 def entries(x: Any) -> tuple[Any, ...] | None:
     """The entries of a sequence, or None for a text, a mapping and an object without entries."""
     try:
