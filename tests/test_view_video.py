@@ -68,9 +68,9 @@ def test_a_video_plays_in_real_time(tmp_path):
     for picture, x in zip(pictures, (0.0, 0.1, 0.3, 0.4)):
         expected = view.render(cart(), along_x(x)[0], **given)
         np.testing.assert_allclose(picture, expected, atol=8)  # a GIF has few colours
-    view.save_video(tmp_path / "a.gif", cart(), q[:2], dt=0.1, rate=30, **given)
+    view.save_video(tmp_path / "a.gif", cart(), q[:2], dt=0.1, rate=40, **given)
     pictures, times = read_gif(tmp_path / "a.gif")
-    assert times == [60, 60]  # the pictures at 0 and 0.03 s, and those at 0.06 and 0.09 s
+    assert times == [60, 60]  # the pictures at 0, 0.02 and 0.04 s, and those at 0.06 to 0.1 s
 
 
 def test_the_steps_nearest_to_the_pictures():
