@@ -711,7 +711,11 @@ def generic_coordinates(nv: int) -> Float[np.ndarray, " nv"]:
 
 
 def is_rotation(R: np.ndarray) -> bool:
-    """Whether R (3, 3) is a rotation matrix, to 1e-6."""
+    """Whether R (3, 3) is a rotation matrix, to 1e-6, and to 1.1e-5 in the squared lengths.
+
+    This is for descriptions of robots, which are in float64. Poses of pytrees may be in float32, so
+    `are_rotations` of the arguments has the tolerance 1e-4.
+    """
     return np.allclose(R @ R.T, np.eye(3), atol=1e-6) and bool(np.linalg.det(R) > 0)
 
 

@@ -1018,6 +1018,7 @@ def test_completion_scripts_have_the_commands(shell, capsys):
     assert all(command in text for command in COMMANDS)
     assert "strict" in text
     assert shell == "tcsh" or "double_pendulum" in text
+    assert "cart-pole double-pendulum" in text
 
 
 @pytest.mark.skipif(
@@ -1029,6 +1030,7 @@ def test_completion_scripts_have_the_commands(shell, capsys):
         ("jaxrbd ch", {"check"}),
         ("jaxrbd check --st", {"--strict"}),
         ("jaxrbd info quad", {"quadruped", "quad.urdf"}),
+        ("jaxrbd train cart", {"cart-pole"}),
     ],
 )
 def test_bash_completes(typed, expected, tmp_path, capsys):
@@ -1063,8 +1065,10 @@ TERMINAL_SHELLS = {
         ("zsh", "jaxrbd ch", "jaxrbd check "),
         ("zsh", "jaxrbd check --st", "jaxrbd check --strict "),
         ("zsh", "jaxrbd info quadr", "jaxrbd info quadruped "),
+        ("zsh", "jaxrbd train cart", "jaxrbd train cart-pole "),
         ("tcsh", "jaxrbd ch", "jaxrbd check "),
         ("tcsh", "jaxrbd info qu", "jaxrbd info quiet.urdf "),
+        ("tcsh", "jaxrbd train cart", "jaxrbd train cart-pole "),
     ],
 )
 def test_a_shell_in_a_terminal_completes(shell, typed, completed, tmp_path, capsys):

@@ -185,6 +185,9 @@ def test_powers_of_two(dtype):
     assert np.all((x / p >= 2) & (x / p <= 4))
     assert np.all(1 / p >= limits.tiny)
     assert power_of_two(jnp.zeros((), dtype)) == 0
+    tiny = jnp.finfo(dtype).smallest_normal
+    bounds = [power_of_two(jnp.asarray(x * tiny, dtype)) for x in (2.6, 2.7)]
+    np.testing.assert_array_equal(bounds, [0, tiny])
     assert jax.grad(power_of_two)(jnp.ones((), dtype)) == 0
 
 

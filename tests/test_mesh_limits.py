@@ -221,6 +221,7 @@ def test_counts_that_the_data_do_not_have(tmp_path, monkeypatch):
     refused(tmp_path / "f.gltf", indexed, "3 triangles, expected at most 2")
     text = "solid\n" + "facet\nendfacet\n" * 3
     refused(tmp_path / "c.stl", text, "3 triangles, expected at most 2")
+    refused(tmp_path / "c.stl", text.upper(), "3 triangles, expected at most 2")
 
 
 def test_many_materials_of_an_obj_file(tmp_path, monkeypatch):

@@ -103,13 +103,36 @@ NOT_NUMBERS = {
     "equality 'e': eq_data": "<equality><joint name='e' joint1='j' polycoef='nan'/></equality>",
     "key 'k': key_qpos": "<keyframe><key name='k' qpos='nan'/></keyframe>",
     "gravity": "<option gravity='0 0 nan'/>",
+    "joint 'j': jnt_stiffness is inf": "",
+    **{
+        f"tendon 't': tendon_{field}": f"<tendon><fixed name='t' {given}='inf'>"
+        "<joint joint='j' coef='1'/></fixed></tendon>"
+        for field, given in {
+            "armature": "armature",
+            "damping": "damping",
+            "frictionloss": "frictionloss",
+            "stiffness": "stiffness",
+            "lengthspring": "stiffness='1' springlength",
+        }.items()
+    },
+    "actuator 'm': actuator_gear is .inf": "<actuator><motor name='m' joint='j' gear='inf'/>"
+    "</actuator>",
 }
 
 
 @pytest.mark.parametrize("message", NOT_NUMBERS)
 def test_values_that_are_no_numbers_are_named(message, tmp_path):
     path = tmp_path / "robot.xml"
-    joint = 'stiffness="nan"' if "stiffness" in message else ""
+    value = "inf" if message.endswith("inf") else "nan"
+    joint = f'stiffness="{value}"' if "jnt_stiffness" in message else ""
     path.write_text(ARM.format(joint=joint, more=NOT_NUMBERS[message]))
     with pytest.raises(rbd.RobotFileError, match=f"robot.xml: .*{message}.* expected"):
         load_mjcf(path)
+
+
+def test_a_tendon_without_a_largest_length_of_its_spring():
+    tendon = (
+        "<fixed name='t' stiffness='1' springlength='0 inf'><joint joint='j' coef='1'/></fixed>"
+    )
+    found = load_mjcf(ARM.format(joint="", more=f"<tendon>{tendon}</tendon>"))
+    np.testing.assert_array_equal(found.tendons.rest, [[0, np.inf]])

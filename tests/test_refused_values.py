@@ -674,6 +674,9 @@ REFUSED = {
         "model.armature", lambda key, x: None
     ),
     "high is inf, expected finite": lambda: envs.Uniform(0.0, np.inf),
+    "low is -1e+38 and high is 3e+38, expected a difference that float32": lambda: envs.Uniform(
+        -1e38, 3e38
+    )(KEY, jnp.zeros(2, jnp.float32)),
     "distributions is 3, expected a mapping": lambda: envs.randomise(None, 3, KEY, 2),
     "distributions has the entry 3": lambda: envs.randomise(None, {3: SCALE}, KEY, 2),
     "params.pushes is [0.5 0. ], expected": lambda: pushed([0.5, 0.0]),

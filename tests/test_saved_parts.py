@@ -249,3 +249,5 @@ def test_a_part_that_its_constructor_does_not_make(model, tmp_path):
     object.__setattr__(strange, "path", [*CORD.path])  # a list, not a tuple
     with pytest.raises(ArgumentError, match="differs from what its constructor"):
         io.save_model(model, tmp_path / "robot.jaxrbd", {"it": strange})
+    with pytest.raises(ArgumentError, match=r"parts\['it'\] is a list, expected a tuple"):
+        io.save_model(model, tmp_path / "robot.jaxrbd", {"it": [CORD]})

@@ -11,6 +11,7 @@ import jaxrbd as rbd
 from jaxrbd import constraints, contact, tendons
 from jaxrbd.actuators import PD, AffineActuators
 from jaxrbd.io import load_mjcf
+from jaxrbd.model import arguments
 from jaxrbd.model.shapes import Box, Cylinder, Sphere
 from jaxrbd.spatial import Pose
 from jaxrbd.tendons import FixedTendon, PathPoint, Pulley, SpatialTendon, Tendons, Wrap, wrapping
@@ -532,6 +533,12 @@ def test_a_step_has_the_acceleration_of_the_dynamics(stiffness, damping):
     bare = tendons.tendon_dynamics(BOB.model, Tendons([ROPE]), q, v, jnp.zeros(2))
     assert np.max(np.abs(bare - a)) > 1
     np.testing.assert_allclose(bare, rbd.forward_dynamics(BOB.model, q, v, jnp.zeros(2)))
+
+
+def test_the_acting_tendons_of_arrays_on_another_device(monkeypatch):
+    monkeypatch.setattr(arguments, "known", lambda x: None)  # as for an array on a GPU
+    found = Tendons([ROPE], stiffness=jnp.ones(1)).only_acting()
+    assert found.names == ("rope",)
 
 
 def test_no_tendons_act():

@@ -1017,6 +1017,11 @@ def test_a_viewer_that_is_stopped_or_fails_stops_its_server(monkeypatch):
         socket.create_connection(("127.0.0.1", port), timeout=10).close()
     viewer.stop()  # again
     assert stopped == [port]
+    for show in (viewer.set_configuration, viewer.play):
+        with pytest.raises(rbd.errors.JaxRBDError, match="is stopped: `serve` starts a new viewer"):
+            show(np.zeros((1, 1)))
+    with pytest.raises(rbd.errors.JaxRBDError, match="is stopped"):
+        viewer.reach("link", np.zeros(3), np.array([0.0, 0.0, 0.0, 1.0]))
     assert not viewer._player.is_alive()
     _, scene = ball_on_ground()
     with pytest.raises(ArgumentError, match="ball"):

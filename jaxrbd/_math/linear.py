@@ -323,8 +323,9 @@ def _transposed(A: Array) -> Array:
 def power_of_two(x: Array) -> Array:
     """The power of two p with x / p from 2 to 4, for x above 0; 0 for x = 0.
 
-    A division by p has no rounding error, and 1 / p is a normal floating-point number. JAX treats p
-    as a constant in derivatives.
+    p is 0 also for an x whose p would be less than the smallest normal floating-point number: for x
+    below 8 / 3 of this number. A division by p has no rounding error, and 1 / p is a normal
+    floating-point number. JAX treats p as a constant in derivatives.
     """
     return lax.reduce_precision(
         0.375 * lax.stop_gradient(x), int(jnp.finfo(x.dtype).nexp), mantissa_bits=0

@@ -6,16 +6,23 @@ import argparse
 import importlib.util
 
 from ..errors import JaxRBDError, installation
+from ..learning import task_names
 from ..robots import robot_names
 
 SHELLS = ("bash", "zsh", "tcsh")
 _BASH = """_jaxrbd_robots() {{
   compgen -W "{names}" -- "$1"
   compgen -f -- "$1"
+}}
+_jaxrbd_tasks() {{
+  compgen -W "{tasks}" -- "$1"
 }}"""
 _ZSH = """_jaxrbd_robots() {{
   compadd {names}
   _files
+}}
+_jaxrbd_tasks() {{
+  compadd {tasks}
 }}"""
 
 
@@ -42,18 +49,21 @@ def run(options: argparse.Namespace) -> int:
 def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
     """The completion script of a parser for one of `SHELLS`.
 
-    Bash and zsh complete ROBOT by the names of the bundled robots and by files; tcsh by files.
-    Raises JaxRBDError, which states the command that installs shtab, if shtab is not installed.
+    Bash and zsh complete ROBOT by the names of the bundled robots and by files; tcsh by files. All
+    complete TASK by the names of the tasks. Raises JaxRBDError, which states the command that
+    installs shtab, if shtab is not installed.
     """
     if importlib.util.find_spec("shtab") is None:
         raise JaxRBDError(f"completion needs shtab: {installation('completion')}")
     import shtab
 
-    names = " ".join(robot_names())
+    names, tasks = " ".join(robot_names()), " ".join(task_names())
     for command in commands_of(parser).values():
         for action in command._actions:
             if action.metavar == "ROBOT":
                 complete = {"bash": "_jaxrbd_robots", "zsh": "_jaxrbd_robots", "tcsh": "f"}
+            elif action.metavar == "TASK":
+                complete = {"bash": "_jaxrbd_tasks", "zsh": "_jaxrbd_tasks", "tcsh": f"({tasks})"}
             elif action.metavar in ("CHECKPOINT", "FILE", "OUT"):
                 complete = shtab.FILE
             elif action.metavar == "DIR":
@@ -61,8 +71,8 @@ def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
             else:
                 continue
             action.complete = complete  # pyright: ignore[reportAttributeAccessIssue]
-    preambles = {"bash": _BASH.format(names=names), "zsh": _ZSH.format(names=names)}
-    return shtab.complete(parser, shell, preamble=preambles.get(shell, ""))
+    preamble = {"bash": _BASH, "zsh": _ZSH}.get(shell, "").format(names=names, tasks=tasks)
+    return shtab.complete(parser, shell, preamble=preamble)
 
 
 def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

@@ -51,6 +51,15 @@ class _Bounded(eqx.Module):
                 raise ArgumentError(
                     f"{name} of {type(self).__name__} has shape {found}, expected {widest}"
                 )
+        values = [arguments.known(x) for x in (self.low, self.high)]
+        if values[0] is not None and values[1] is not None:
+            with np.errstate(over="ignore", invalid="ignore"):
+                width = values[1].astype(dtype) - values[0].astype(dtype)
+            if not np.all(np.isfinite(width)):
+                raise ArgumentError(
+                    f"low is {self.low} and high is {self.high}, expected a difference that "
+                    f"{jnp.dtype(dtype).name} can represent"
+                )
         low, high = (jnp.asarray(bound, dtype) for bound in (self.low, self.high))
         return low + (high - low) * jax.random.uniform(key, shape, dtype)
 

@@ -73,6 +73,8 @@ def part_record(part: Any, name: str, arrays: list[np.ndarray]) -> Any:
     `name`: the name of the part, for messages. Raises ArgumentError, which names the entry, for an
     object that a file cannot hold.
     """
+    if isinstance(part, list):
+        raise ArgumentError(f"{name} is a list, expected a tuple, which a file can hold")
     record = _record(part, name, arrays, {})
     try:
         loaded = part_of(record, arrays, name)

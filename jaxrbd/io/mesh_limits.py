@@ -144,7 +144,7 @@ def _check_stl(data: bytes, files: NamedFiles) -> bytes:
     del files
     count = int.from_bytes(data[80:84], "little") if len(data) >= 84 else 0
     if len(data) != 84 + 50 * count:  # text
-        count = data.count(b"endfacet")
+        count = data.lower().count(b"endfacet")
     check_limit(count, MAX_TRIANGLES, "triangles")
     return data
 

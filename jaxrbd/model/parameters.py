@@ -190,7 +190,10 @@ def pose_parameter(X: Pose, name: str, place: str = "") -> Pose:
 
 
 def are_rotations(R: np.ndarray) -> bool:
-    """Whether all matrices of R (..., 3, 3) are rotations to 1e-4, the precision of float32."""
+    """Whether all matrices of R (..., 3, 3) are rotations to 1e-4, the precision of float32.
+
+    For descriptions in float64, `joints.is_rotation` has a smaller tolerance.
+    """
     exact = np.asarray(R, float)
     if not np.all(np.isfinite(exact)):
         return False

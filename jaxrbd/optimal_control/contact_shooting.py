@@ -29,6 +29,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 from jaxtyping import Float, Int, PyTree
@@ -314,9 +315,10 @@ def solve_contacts(
     dynamics = problem.dynamics
     if not isinstance(dynamics, ContactShooting):
         raise ArgumentError(f"problem has dynamics {dynamics!r}, expected contact_shooting(...)")
-    lengths = arguments.known(arguments.parameter(smoothing, "smoothing", (None,)))
-    if lengths is None:
+    lengths = arguments.parameter(smoothing, "smoothing", (None,))
+    if isinstance(lengths, Tracer):
         raise ArgumentError("smoothing is traced, expected lengths that are known")
+    lengths = np.asarray(lengths)  # also from a GPU
     most = arguments.parameter(depth, "depth", ())
     arguments.require(most, lambda x: x >= 0, "depth", "a number of 0 or more")
     if not len(lengths) or lengths[-1] != 0 or not np.all(np.diff(lengths) < 0):

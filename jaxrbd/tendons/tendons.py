@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
@@ -124,9 +125,9 @@ class Tendons(eqx.Module):
         acts = np.zeros(len(self.tendons), bool)
         laws = {name: getattr(self, name) for name in _LAWS if getattr(self, name) is not None}
         for name, x in laws.items():
-            values = arguments.known(x)
-            if values is None:
+            if isinstance(x, Tracer):
                 raise ArgumentError(f"{name} is traced, expected known values")
+            values = np.asarray(x)  # also from a GPU
             found = np.isfinite(values) if name == "limits" else values != 0
             acts |= found.any(axis=tuple(range(1, found.ndim)))
         chosen = np.flatnonzero(acts)

@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 from ..algorithms import frame_placement
 from ..configuration import difference, integrate, neutral
 from ..contact import Scene
-from ..errors import ArgumentError
+from ..errors import ArgumentError, JaxRBDError
 from ..inverse_kinematics import FrameTask, inverse_kinematics
 from ..model import Model, arguments
 from ..model.model import joint_groups
@@ -131,8 +131,10 @@ class Viewer:
     def set_configuration(self, q: ArrayLike) -> None:
         """Show a configuration (nq,), or (B, nq) for B robots. Playback stops.
 
-        Raises ArgumentError for another number of robots and for values that are not finite.
+        Raises ArgumentError for another number of robots and for values that are not finite, and
+        JaxRBDError after `stop`.
         """
+        self._require_running()
         body_poses = motion(self._model, q, "q", ("", "B"))
         self._check_count(body_poses)
         with self._lock:
@@ -143,8 +145,10 @@ class Viewer:
         """Play a trajectory (T, nq), or (B, T, nq) for B robots, again and again.
 
         `dt`: the time between configurations in s. Raises ArgumentError for another number of
-        robots, for values that are not finite, and for a dt that is not positive.
+        robots, for values that are not finite, and for a dt that is not positive, and JaxRBDError
+        after `stop`.
         """
+        self._require_running()
         dt, body_poses = check_dt(dt), motion(self._model, trajectory)
         self._check_count(body_poses)
         with self._lock:
@@ -180,6 +184,10 @@ class Viewer:
         return f"Viewer({self._model.name!r}, {self.url})"
 
     # ------------------------------------------------------------------------------- the scene
+
+    def _require_running(self) -> None:
+        if self._stopped.is_set():
+            raise JaxRBDError(f"{self!r} is stopped: `serve` starts a new viewer")
 
     def _check_count(self, body_poses: Motion) -> None:
         if len(body_poses.p) != len(self._stage.offsets):
@@ -359,8 +367,10 @@ class Viewer:
         `position` (3,) in m; `quaternion` (4,) as x, y, z, w, not zero. The search starts at the
         configuration that is shown. A free-flyer joint at the root keeps its place if the box "keep
         the root" is checked. Raises ArgumentError for an unknown frame, for values that are not
-        finite or of another shape, for a zero quaternion, and for several robots.
+        finite or of another shape, for a zero quaternion, and for several robots, and JaxRBDError
+        after `stop`.
         """
+        self._require_running()
         position = arguments.parameter(position, "position", (3,))
         quaternion = arguments.parameter(quaternion, "quaternion", (4,))
         arguments.require(position, np.isfinite, "position", "finite")

@@ -152,7 +152,10 @@ class Source:
         return moves
 
     def check_numbers(self) -> None:
-        """Raise ArgumentError, which names the element and the field, for a number that is NaN."""
+        """Raise ArgumentError, which names the element and the field, for a number that is NaN.
+
+        The same holds for an infinite number in the fields `_FINITE`.
+        """
         elements = {
             "body": ("body", self.bodies),
             "jnt": ("joint", self.joints),
@@ -172,10 +175,17 @@ class Source:
             x = getattr(self.m, field) if read else None
             if not isinstance(x, np.ndarray) or x.dtype.kind != "f" or len(x) != len(names):
                 continue
-            wrong = np.flatnonzero(np.isnan(x.reshape(len(x), -1)).any(axis=1))
+            if field == "tendon_lengthspring":
+                x = x[:, 0]  # the other length may be infinite
+            is_wrong, expected = np.isnan(x), "numbers"
+            if field in _FINITE:
+                is_wrong, expected = ~np.isfinite(x), "finite numbers"
+            wrong = np.flatnonzero(is_wrong.reshape(len(x), -1).any(axis=1))
             if len(wrong):
                 name = names[wrong[0]]
-                raise ArgumentError(f"{kind} {name!r}: {field} is {x[wrong[0]]}, expected numbers")
+                raise ArgumentError(
+                    f"{kind} {name!r}: {field} is {x[wrong[0]]}, expected {expected}"
+                )
 
     def limits(self, kind: str, index: int, name: str) -> list[float]:
         """The range of a joint or a tendon without its margin.
@@ -212,6 +222,19 @@ class Source:
             H = self.pose(self.m.body_pos[body], self.m.body_quat[body]) @ H
             body = int(self.m.body_parentid[body])
         return H
+
+
+# The fields of MuJoCo's compiled model, besides positions, whose numbers must be finite.
+_FINITE = (
+    "actuator_gear",
+    "body_gravcomp",
+    "jnt_stiffness",
+    "tendon_armature",
+    "tendon_damping",
+    "tendon_frictionloss",
+    "tendon_lengthspring",
+    "tendon_stiffness",
+)
 
 
 def fresh_name(name: str, taken: set[str]) -> str:
