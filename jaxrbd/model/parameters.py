@@ -5,7 +5,7 @@ The module `arguments` has the same names, for modules that import `arguments` a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -134,15 +134,17 @@ def text(x: str, name: str) -> str:
 
 
 def entries(x: Any) -> tuple[Any, ...] | None:
-    """The entries of a sequence, or None for a text and for an object without entries."""
+    """The entries of a sequence, or None for a text, a mapping and an object without entries."""
     try:
-        return None if isinstance(x, str) else tuple(x)
+        return None if isinstance(x, str | Mapping) else tuple(x)
     except TypeError:
         return None
 
 
 def sequence(x: Any, what: str, kind: str) -> tuple[Any, ...]:
-    """The entries of a sequence as a tuple. Raises ArgumentError for another object or a text.
+    """The entries of a sequence as a tuple. Raises ArgumentError for another object.
+
+    A text and a mapping are no sequences here.
 
     For the message, `what` names the sequence, and `kind` says what its entries are.
     """

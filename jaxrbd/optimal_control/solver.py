@@ -79,7 +79,8 @@ class History(NamedTuple):
     `cost`, `residuals`: before the step. `factor`: the factor of the step, 0 for no step.
     `shift`: the multiple of the identity that a step adds to the Gauss-Newton matrix; a step with
     the exact Hessian does not add it. The last entry belongs to the gains instead of a step.
-    `mu`: the penalty is 1 / mu.
+    `mu`: the penalty is 1 / mu. Where the automatic rollout starts again from the guess, one entry
+    has no step: its `shift` belongs to the step that was not found. It counts as a step.
     """
 
     cost: Array
