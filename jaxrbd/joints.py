@@ -551,9 +551,7 @@ class Planar(Joint):
         return stack(a * dx + b * dy, a * dy - b * dx, w)
 
     def displacement(self, q, rate):
-        x, y, w = jnp.unstack(rate, axis=-1)
-        s, c = jnp.sin(q[..., 2]), jnp.cos(q[..., 2])
-        return stack(c * x + s * y, c * y - s * x, w)
+        return self.transport(rate, q)  # into the axes of the child, which q turned
 
     def random(self, key, lower, upper):
         reach = np.array([1, 1, np.pi])
