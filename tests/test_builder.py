@@ -327,6 +327,18 @@ def locked_at(model, q):
     return rbd.model.lock_joints(model, {name: q[model.joint(name).q] for name in names})
 
 
+def test_a_joint_may_have_the_name_of_a_weld():
+    """`describe` names welds by the frames; the names must differ from those of all joints."""
+    joints = [joint("c (welded)", None, "a"), joint("w", "a", "c", rbd.model.Fixed())]
+    frames = [link("c (welded)", 0), joint("x", "a", "c (welded)", rbd.model.Fixed())]
+    model = rbd.build_model([A, link("c", 0), frames[0]], [*joints, frames[1]])
+    welds = [x.name for x in rbd.model.describe(model)[1]]
+    assert len(set(welds)) == len(welds) == 3
+    again = rbd.build_model(*rbd.model.describe(model))
+    assert again.joint_names == ("c (welded)",)
+    assert again.frame_names == model.frame_names
+
+
 def test_the_links_on_the_world_keep_their_inertia():
     model = gripper()
     assert model.frame_names == ("p", "c", "f")
@@ -693,7 +705,7 @@ def test_a_joint_with_a_dot_in_its_name_is_no_stage():
     assert cardan.joint("j").q == slice(0, 2)
 
 
-@pytest.mark.parametrize("sequence", ["", "xyw"])
+@pytest.mark.parametrize("sequence", ["", "xyw", 3, ["x"]])
 def test_bad_euler_sequence(sequence):
     with pytest.raises(rbd.ModelError, match="Euler sequence"):
         rbd.model.euler(sequence)

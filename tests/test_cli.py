@@ -880,6 +880,8 @@ def test_a_page_or_picture_in_a_missing_folder_is_an_error_at_the_start(tmp_path
     assert capsys.readouterr().err == error
     assert cli.main(["view", "arm7", "--png", ""]) == 1
     assert capsys.readouterr().err == "jaxrbd: error: --png is '', expected a file\n"
+    assert cli.main(["view", "arm7", "--png", "a.jpg"]) == 1
+    assert "--png: the name 'a.jpg' ends in '.jpg', expected '.png'" in capsys.readouterr().err
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path, capsys):

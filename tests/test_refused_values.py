@@ -67,6 +67,14 @@ def servo_shooting(*given, **fields):
     return shooting(dt=0.01, servo=servo)
 
 
+def tendon_servo_step(tendons=None, **fields):
+    one = {name: np.ones(1) for name in ("stiffness", "damping", "length", "rate")}
+    given = one | {"force_range": np.array([[-1.0, 1.0]])} | fields
+    servo = contact.TendonServo((ROPE,) if tendons is None else tendons, **given)
+    joints = actuators.PD(*np.zeros((2, 2)))
+    return contact_stepped(servo=contact.Servo(joints, Q, tendons=servo))
+
+
 def shot(x, dt=0.01):
     torques, step = optimal_control.joint_torques(ARM), integrators.semi_implicit_euler
     return optimal_control.shooting_step(ARM, torques, step, dt)(0, x, Q, None)
@@ -140,6 +148,14 @@ def batch_of(n, axes):
 def stepped(action):
     params = CART_POLE.default_params()
     return CART_POLE.step(params, CART_POLE.reset(params, KEY), action)
+
+
+def observed(observation):
+    class Other(envs.CartPoleSwingUp):
+        def observe(self, params, physics, key):
+            return observation
+
+    return Other().reset(CART_POLE.default_params(), KEY)
 
 
 def reset_with(**changes):
@@ -306,6 +322,20 @@ REFUSED = {
         0.01,
         servo=contact.Servo(actuators.PD(*np.ones((3, 3))), np.zeros(4)),
     ),
+    "servo.tendons.force_range is [[nan  1.]]": lambda: tendon_servo_step(
+        force_range=np.array([[np.nan, 1.0]])
+    ),
+    "servo.tendons.force_range is [[ 1. -1.]], expected lower": lambda: tendon_servo_step(
+        force_range=np.array([[1.0, -1.0]])
+    ),
+    "servo.tendons.force_range has shape (1, 3)": lambda: tendon_servo_step(
+        force_range=np.ones((1, 3))
+    ),
+    "servo.tendons.stiffness is [-1.], expected 0": lambda: tendon_servo_step(
+        stiffness=-np.ones(1)
+    ),
+    "servo.tendons.rate has shape (), expected (1,)": lambda: tendon_servo_step(rate=1.0),
+    "servo.tendons.tendons[0] is an array of shape ()": lambda: tendon_servo_step((3.0,)),
     "dofs is (True,)": lambda: optimal_control.joint_torques(ARM, dofs=[True]),
     "tolerance is nan": lambda: identification.base_parameters(ARM, float("nan")),
     "tolerance is -1.0": lambda: identification.base_parameters(ARM, -1.0),
@@ -490,6 +520,30 @@ REFUSED = {
     "ghosts has shape (1, 1, 2) and dtype float64, expected (2,) or (G, 2)": lambda: view.render(
         ARM, ghosts=np.zeros((1, 1, 2))
     ),
+    "background is [255.   0.   0.], expected values from 0 to 1": lambda: view.render(
+        ARM, background=(255, 0, 0)
+    ),
+    "background is [ 0.  0. -1.], expected values": lambda: view.render(ARM, background=(0, 0, -1)),
+    "distance is 1e+30, expected above 0 m, at most 1e+09": lambda: view.render(ARM, distance=1e30),
+    "joints has the entry 3, expected a name": lambda: tendons.FixedTendon("a", {3: 1.0}),
+    "joints is 3, expected a sequence of names": lambda: tendons.FixedTendon("a", [1.0], 3),
+    "joint is 3, expected the name of a joint": lambda: tendons.RotationAngle("a", 3),
+    "mass is 'x', expected an array of floats": lambda: rbd.model.link_inertia("x"),
+    "com has shape (2,)": lambda: rbd.model.link_inertia(1.0, (0.0, 0.0)),
+    "per_row is 'no', expected True or False": lambda: envs.Scale(0.9, 1.1, per_row="no"),
+    "params is 'int', expected parameters with the field": lambda: envs.BraxEnv(CART_POLE, 3),
+    "dx has shape (1,) and dtype float64, expected (2,)": lambda: problem().space.retract(
+        Q, np.ones(1)
+    ),
+    "x1 has shape () and dtype float64, expected (2,)": lambda: problem().space.difference(Q, 1.0),
+    "dx has shape (2,), expected (4,)": lambda: optimal_control.state_space(ARM).retract((Q, Q), Q),
+    "dv has shape (1,), expected (2,)": lambda: optimal_control.state_space(ARM).move(
+        (Q, Q), Q, np.ones(1)
+    ),
+    "x1[1] has shape (1,), expected (2,)": lambda: optimal_control.state_space(ARM).difference(
+        (Q, Q), (Q, np.ones(1))
+    ),
+    "constraints is {}, expected a sequence": lambda: contact_stepped(constraints={}),
     "dt is True, expected a positive": lambda: view.save_html("unused.html", ARM, dt=True),
     "world is None, expected a sequence": lambda: collision.pairs_of(ARM, None),
     "disabled is None, expected a sequence": lambda: collision.pairs_of(ARM, disabled=None),
@@ -593,6 +647,15 @@ REFUSED = {
     ),
     "env is None, expected an Env": lambda: envs.mirror_image(None),
     "hidden is 3, expected a sequence": lambda: envs.Asymmetric(envs.QuadrupedTrot(), 3),
+    "an entry of the result of observe is 'text', expected": lambda: observed({"a": "text"}),
+    "with the joints Revolute, Revolute, expected Prismatic, Revolute": lambda: reset_with(
+        model=ARM
+    ),
+    "state has the reward terms ['action', 'angular_velocity', 'height']": lambda: CART_POLE.step(
+        CART_POLE.default_params(),
+        envs.DoublePendulumSwingUp().reset(envs.DoublePendulumSwingUp().default_params(), KEY),
+        np.zeros(1),
+    ),
     "key is None, expected an array": lambda: CART_POLE.reset(CART_POLE.default_params(), None),
     "action is 'x', expected an array": lambda: stepped("x"),
     "margin is 0.0, expected above 0": lambda: envs.tolerance(1.0, 0.0, 2.0, 0.0),

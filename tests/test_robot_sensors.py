@@ -472,6 +472,9 @@ def test_unknown_tendons_and_actuators_are_named(robot):
         RobotSensors([ActuatorSensor("a", "force", "hing")])(
             *state, actuators=robot.actuators, control=jnp.zeros(5)
         )
+    twice = Tendons([FixedTendon("rope", {"hinge": x}) for x in (1.0, 2.0)])
+    with pytest.raises(rbd.ArgumentError, match="sensor 'a': there are several tendons 'rope'"):
+        RobotSensors([TendonSensor("a", "length", "rope")])(*state, tendons=twice)
     # The message lists tendons without actuators too.
     pull = RobotSensors([TendonSensor("a", "actuator_force", "rope")])
     bare = FixedTendon("ropes", {"hinge": 1.0})

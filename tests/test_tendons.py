@@ -9,7 +9,7 @@ from jax.flatten_util import ravel_pytree
 
 import jaxrbd as rbd
 from jaxrbd import constraints, contact, tendons
-from jaxrbd.actuators import AffineActuators
+from jaxrbd.actuators import PD, AffineActuators
 from jaxrbd.io import load_mjcf
 from jaxrbd.model.shapes import Box, Cylinder, Sphere
 from jaxrbd.spatial import Pose
@@ -614,6 +614,21 @@ def test_a_servo_pulls_tendons_with_the_force_after_the_step(actuators, control)
     )
     assert np.all(np.isfinite(found))
     np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_a_traced_range_without_order_gives_nan():
+    joints = contact.Servo(PD(*np.zeros((2, 2))), jnp.zeros(2))
+    one = jnp.ones(1)
+
+    @jax.jit
+    @jax.vmap
+    def velocity(force_range):
+        servo = contact.TendonServo((FIRST,), one, one, force_range[None], length=one, rate=one)
+        servo, x = joints._replace(tendons=servo), jnp.array([-0.2, 0.3])
+        return contact.contact_step(BOB.model, contact.Scene(()), x, x, x, 0.01, servo=servo).v
+
+    found = velocity(jnp.array([[-1.0, 1.0], [jnp.nan, 1.0], [-1.0, jnp.nan], [1.0, -1.0]]))
+    np.testing.assert_array_equal(jnp.any(jnp.isnan(found), axis=1), [False, True, True, True])
 
 
 # ------------------------------------------------------------------ wrong arguments

@@ -77,7 +77,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _check_outputs(options: argparse.Namespace) -> None:
-    """Raise ArgumentError if a file to write has no name, is a folder, or has no folder."""
+    """Raise ArgumentError if a file to write has no name or another format, or is a folder.
+
+    The same holds for a file in a folder that does not exist.
+    """
     for name in ("html", "png"):
         path = getattr(options, name, None)
         if path is None:
@@ -89,6 +92,9 @@ def _check_outputs(options: argparse.Namespace) -> None:
             raise ArgumentError(f"--{name}: {path!r} is a folder, expected a file")
         if folder and not os.path.isdir(folder):
             raise ArgumentError(f"--{name}: the folder {folder!r} does not exist")
+        suffix = os.path.splitext(path)[1]
+        if name == "png" and suffix.lower() not in ("", ".png"):
+            raise ArgumentError(f"--png: the name {path!r} ends in {suffix!r}, expected '.png'")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -115,5 +121,5 @@ def _parser() -> argparse.ArgumentParser:
         command.add_parser(commands)
     for command in commands.choices.values():
         # `parser` prints the usage of the command after an error.
-        command.set_defaults(parser=command, program=parser)
+        command.set_defaults(parser=command, main_parser=parser)
     return parser

@@ -63,7 +63,15 @@ from .contacts import (
 from .coulomb import ContactLaw, spin_moments
 from .free_motion import FreeMotion, free_motion, move
 from .inverse_inertia import inverse_inertias, joint_jacobian
-from .joint_terms import ClippedLaw, JointImpulses, JointLaw, Servo, joint_law, require_servo
+from .joint_terms import (
+    TENDON_SERVO_CHECKS,
+    ClippedLaw,
+    JointImpulses,
+    JointLaw,
+    Servo,
+    joint_law,
+    require_servo,
+)
 from .newton import Problem
 from .points import body_wrenches
 from .scene import InverseInertias, Scene, lengths_and_normals, scene_for
@@ -114,6 +122,7 @@ compiled_step = arguments.compiled(
         "recovery": arguments.NOT_NEGATIVE,
         "smoothing": arguments.POSITIVE,
         "servo.position": arguments.unit_quaternions,
+        **{f"servo.tendons.{name}": check for name, check in TENDON_SERVO_CHECKS.items()},
     },
 )
 

@@ -35,6 +35,7 @@ from ..configuration import difference
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joint_space import entries_of_all_joints, position_limits
+from ..model.names import described
 from ..tendons.paths import Tendon
 
 
@@ -50,8 +51,12 @@ class TendonServo(NamedTuple):
     where l is the length before the step, and u is the rate after the step.
 
     - `tendons`: the tendons;
-    - `stiffness`, `damping` (n,): in N/m and N s/m; `force_range` (n, 2): the bounds in N;
+    - `stiffness`, `damping` (n,): 0 or more, in N/m and N s/m; `force_range` (n, 2): the bounds in
+      N, which may be infinite;
     - `length`, `rate` (n,): the length in m and the rate in m/s that the servo tracks.
+
+    `contact_step` raises ArgumentError, which names the field, for another shape or dtype, and for
+    values out of range. With a traced value that is out of range or NaN, the state is NaN.
     """
 
     tendons: tuple[Tendon | Transmission, ...]
@@ -229,6 +234,7 @@ def require_servo(model: Model, servo: Any) -> None:
     arguments.require_type(servo.control, "servo.control", PD)
     if servo.tendons is not None:
         arguments.require_type(servo.tendons, "servo.tendons", TendonServo)
+        _require_tendon_servo(model, servo.tendons)
     if (servo.position is None) == (servo.error is None):
         given = "no position and no" if servo.error is None else "a position and an"
         raise ArgumentError(f"servo has {given} error, expected one of the two")
@@ -241,6 +247,39 @@ def require_servo(model: Model, servo: Any) -> None:
         arguments.require(array, np.isfinite, f"servo.{name}", "finite entries")
         if name == "position" and (values := arguments.known(array)) is not None:
             arguments.unit_quaternions("servo.position", values, model)
+
+
+def _require_tendon_servo(model: Model, servo: TendonServo) -> None:
+    """Raise ArgumentError, which names the field, for wrong objects, shapes, dtypes or values."""
+    tendons = arguments.sequence(servo.tendons, "servo.tendons.tendons", "tendons")
+    for i, x in enumerate(tendons):
+        if not isinstance(x, Tendon | Transmission):
+            raise ArgumentError(
+                f"servo.tendons.tendons[{i}] is {described(x)}, expected a tendon or another "
+                "transmission"
+            )
+    for name in servo._fields[1:]:
+        sizes = ("n, 2", (2,)) if name == "force_range" else ("n", ())
+        shape, whole_name = (len(tendons), *sizes[1]), f"servo.tendons.{name}"
+        array = arguments.array(model, getattr(servo, name), whole_name, shape, sizes[0])
+        values = arguments.known(array)
+        if values is not None and name in TENDON_SERVO_CHECKS:
+            TENDON_SERVO_CHECKS[name](whole_name, values, model)
+
+
+def _gains(name: str, values: np.ndarray, model: Any) -> None:
+    expected = "0 or more, and finite"
+    arguments.require(values, lambda x: (x >= 0) & np.isfinite(x), name, expected)
+
+
+def _force_ranges(name: str, values: np.ndarray, model: Any) -> None:
+    if values.shape[-1:] == (2,):
+        expected = "lower and upper bounds, no NaN"
+        arguments.require(values, lambda x: x[..., 0] <= x[..., 1], name, expected)
+
+
+# The checks of the values of a `TendonServo`, by field.
+TENDON_SERVO_CHECKS = {"stiffness": _gains, "damping": _gains, "force_range": _force_ranges}
 
 
 def _servo_law(model: Model, q: Array, dt: Array, servo: Servo) -> ClippedLaw:

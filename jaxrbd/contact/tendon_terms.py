@@ -88,12 +88,16 @@ def tendon_servo_law(
     servo: TendonServo, lengths: Float[Array, " n"], dt: Float[Array, ""]
 ) -> ClippedLaw:
     """The last row of the table at the head of the module."""
-    gain = servo.damping + dt * servo.stiffness
+    stiffness, damping, force_range, length, rate = map(jnp.asarray, servo[1:])
+    # Below, a bound that is NaN counts as infinite. So a value that is NaN or out of range must
+    # make the gain NaN.
+    right = (stiffness >= 0) & (damping >= 0) & (force_range[:, 0] <= force_range[:, 1])
+    gain = jnp.where(right, damping + dt * stiffness, jnp.nan)
     driven = gain > 0
-    push = servo.stiffness * (servo.length - lengths) + servo.damping * servo.rate
-    bounded = jnp.isfinite(servo.force_range)
-    unbounded = jnp.where(servo.force_range > 0, jnp.inf, -jnp.inf)
-    bounds = jnp.where(bounded, dt * jnp.where(bounded, servo.force_range, 0), unbounded)
+    push = stiffness * (length - lengths) + damping * rate
+    bounded = jnp.isfinite(force_range)
+    unbounded = jnp.where(force_range > 0, jnp.inf, -jnp.inf)
+    bounds = jnp.where(bounded, dt * jnp.where(bounded, force_range, 0), unbounded)
     bounds = jnp.where(driven[:, None], bounds, 0)
     rows = dt * gain, push / jnp.where(driven, gain, 1), bounds[:, 0], bounds[:, 1]
     return ClippedLaw(*(x[None] for x in rows))

@@ -267,6 +267,8 @@ class BraxEnv:
 
     def __post_init__(self):
         checked_env(self.env)
+        if self.params is not None:
+            checked_params(self.env, self.params)
 
     @property
     def observation_size(self) -> Any:

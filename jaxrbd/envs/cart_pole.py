@@ -11,16 +11,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._math.cast import cast
+from ..joints import Prismatic, Revolute
 from ..model import Model
 from ..robots import load_robot
-from .environment import Env, Interface, Parameter, uniform
+from .environment import Env, Interface, Parameter, require_joint_kinds, uniform
 from .motion import Motion, move
 
 
 class CartPoleParams(NamedTuple):
     """The parameters of `CartPoleSwingUp`.
 
-    - `model`: the bundled robot "cart_pole". The pole stands up at the angle 0;
+    - `model`: the bundled robot "cart_pole", or another robot with a prismatic joint, the cart, and
+      then a revolute joint, the pole. The pole stands up at the angle 0;
     - `force` () in N: the force on the cart for the action 1;
     - `start` (4,): half the widths of the uniform distribution of the start, about the hanging
       pole: position in m, angle in rad, and their rates;
@@ -60,6 +62,7 @@ class CartPoleSwingUp(Env):
         return cast(CartPoleParams(model, 20.0, start, weights), model.dtype)
 
     def shapes(self, params):
+        require_joint_kinds(params.model, Prismatic, Revolute)
         return {"force": ((),), "start": ((4,),)}
 
     def initial(self, params, key):

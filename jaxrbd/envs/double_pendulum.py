@@ -10,16 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._math.cast import cast
+from ..joints import Revolute
 from ..model import Model
 from ..robots import load_robot
-from .environment import Env, Interface, Parameter, uniform
+from .environment import Env, Interface, Parameter, require_joint_kinds, uniform
 from .motion import Motion, move
 
 
 class DoublePendulumParams(NamedTuple):
     """The parameters of `DoublePendulumSwingUp`.
 
-    - `model`: the bundled robot "double_pendulum", which hangs down at q = 0;
+    - `model`: the bundled robot "double_pendulum", or another robot with two revolute joints, which
+      hangs down at q = 0;
     - `torque` (2,) in N m: the torques of the shoulder and the elbow for the action 1. The default
       torque of the shoulder cannot lift the stretched pendulum, so the pendulum must swing;
     - `start` (4,): half the widths of the uniform distribution of the start about the hanging
@@ -57,6 +59,7 @@ class DoublePendulumSwingUp(Env):
         return cast(DoublePendulumParams(model, torque, start, weights), model.dtype)
 
     def shapes(self, params):
+        require_joint_kinds(params.model, Revolute, Revolute)
         return {"torque": ((2,),), "start": ((4,),)}
 
     def initial(self, params, key):

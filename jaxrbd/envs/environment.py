@@ -20,9 +20,12 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, PRNGKeyArray, PyTree
 
+from .._math.cast import select
 from .._math.rules import changed_leaves, custom_jvp
 from ..errors import ArgumentError
+from ..joints import Joint
 from ..model import Model, arguments
+from ..model.model import joint_kinds
 from ..model.names import described
 
 # The parameters and the physical state of an environment: pytrees, different for each environment.
@@ -229,14 +232,19 @@ class Env(abc.ABC):
         key = arguments.typed_keys(state.key, "state.key", 0)
         key, motion_key, sensor_key = jax.random.split(key, 3)
         action_finite = _finite(action)
-        action = where(action_finite, action, jnp.zeros_like(action))
+        action = select(action_finite, action, jnp.zeros_like(action))
         physics = _apply(self.advance, params, state.physics, action, motion_key)
         physics_finite = action_finite & _finite(physics)
-        physics = where(physics_finite, physics, state.physics)
+        physics = select(physics_finite, physics, state.physics)
         terms = _apply(self._weighted, params, state.physics, action, physics)
         observation = _apply(self.observe, params, physics, sensor_key)
         diverged = ~(physics_finite & _finite((terms, observation)))
         terms, observation = _finite_or_zero((terms, observation))
+        if set(terms) != set(state.reward_terms):
+            raise ArgumentError(
+                f"state has the reward terms {sorted(state.reward_terms)}, expected a state of "
+                f"{type(self).__name__} with {sorted(terms)}"
+            )
         failed = self.failed(params, physics)
         _check_number("the failure", failed)
         terminated = failed | diverged
@@ -300,6 +308,16 @@ def checked_env(env: Any) -> Env:
     return env
 
 
+def require_joint_kinds(model: Model, *kinds: type[Joint]) -> None:
+    """Raise ArgumentError unless the joints of `params.model` have these kinds, in this order."""
+    found = joint_kinds(model)
+    if found != [*kinds]:
+        given, expected = (", ".join(x.__name__ for x in names) for names in (found, kinds))
+        raise ArgumentError(
+            f"params.model is {model!r} with the joints {given or 'none'}, expected {expected}"
+        )
+
+
 def checked_params(env: Env, params: Any) -> Params:
     """The parameters. Raises ArgumentError if they have no model."""
     if not isinstance(getattr(params, "model", None), Model):
@@ -330,11 +348,6 @@ def plain_setting(x: Any) -> Any:
     return getattr(x, "__qualname__", type(x).__qualname__)
 
 
-def where(condition: Bool[Array, ""], first: Any, second: Any) -> Any:
-    """The first pytree if the condition holds, the second otherwise."""
-    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), first, second)
-
-
 @functools.partial(custom_jvp, nondiff_argnums=(0,))
 def _apply(function: Callable[..., Any], *operands: Any) -> Any:
     """The result of a function. If it is not finite, its derivatives are zero.
@@ -342,19 +355,27 @@ def _apply(function: Callable[..., Any], *operands: Any) -> Any:
     `Env.step` then selects another result. The selection alone is not enough: in reverse mode, the
     derivatives of a step that diverges would be zero times infinity.
     """
-    return function(*operands)
+    return _arrays(function, *operands)
 
 
 def _apply_derivative(
     function: Callable[..., Any], primals: tuple, tangents: tuple
 ) -> tuple[Any, Any]:
     leaves, changes, with_values = changed_leaves(primals, tangents)
-    after, derivative = jax.linearize(lambda leaves: function(*with_values(leaves)), leaves)
+    after, derivative = jax.linearize(
+        lambda leaves: _arrays(function, *with_values(leaves)), leaves
+    )
     zeros = jax.tree.map(jnp.zeros_like, changes)
-    return after, derivative(where(_finite(after), changes, zeros))
+    return after, derivative(select(_finite(after), changes, zeros))
 
 
 _apply.defjvp(_apply_derivative, symbolic_zeros=True)
+
+
+def _arrays(function: Callable[..., Any], *operands: Any) -> Any:
+    """The result of a function, whose entries, such as a float of Python, become arrays."""
+    name = f"an entry of the result of {function.__name__}"
+    return jax.tree.map(lambda x: arguments.as_array(x, name), function(*operands))
 
 
 def _finite(tree: Any) -> Bool[Array, ""]:

@@ -13,9 +13,10 @@ import equinox as eqx
 import numpy as np
 from jax import Array
 
-from ..errors import ArgumentError, ModelError
+from ..errors import ModelError
 from ..joints import Joint, Revolute, as_module
 from .geometry import Geometry
+from .parameters import parameter
 
 Numbers = int | float | Sequence[int | float] | np.ndarray
 
@@ -72,11 +73,10 @@ def universal(axis1: Numbers, axis2: Numbers) -> Compound:
 def euler(sequence: str) -> Compound:
     """Euler joint: successive rotations in rad about the moving axes in `sequence`, such as "zyx".
 
-    Raises ModelError for a letter other than x, y and z.
+    Raises ModelError for another object, no letters, and a letter other than x, y and z.
     """
     axes = {"x": (1, 0, 0), "y": (0, 1, 0), "z": (0, 0, 1)}
-    unknown = set(sequence) - set(axes)
-    if unknown or not sequence:
+    if not isinstance(sequence, str) or not sequence or set(sequence) - set(axes):
         raise ModelError(f"Euler sequence {sequence!r}: expected letters x, y and z")
     return Compound(tuple(Revolute(axes[letter]) for letter in sequence))
 
@@ -177,19 +177,21 @@ def link_inertia(
     - `rotation`: (3, 3), from the axes of `inertia_com` to the axes of the link frame (default: the
       identity).
 
-    Source: Featherstone (2.63).
+    Raises ArgumentError for another shape, and for objects that are no real numbers. Source:
+    Featherstone (2.63).
     """
+    m = float(_shaped(mass, "mass", ()))
     c = _shaped(com, "com", (3,))
     turn = np.eye(3) if rotation is None else _shaped(rotation, "rotation", (3, 3))
     zero = np.zeros((3, 3))
     about_com = zero if inertia_com is None else _shaped(inertia_com, "inertia_com", (3, 3))
-    I = turn @ about_com @ turn.T + mass * (c @ c * np.eye(3) - np.outer(c, c))
-    return np.array([mass, *(mass * c), I[0, 0], I[0, 1], I[1, 1], I[0, 2], I[1, 2], I[2, 2]])
+    I = turn @ about_com @ turn.T + m * (c @ c * np.eye(3) - np.outer(c, c))
+    return np.array([m, *(m * c), I[0, 0], I[0, 1], I[1, 1], I[0, 2], I[1, 2], I[2, 2]])
 
 
 def inertia_about_com(inertia: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
     """The arguments of `link_inertia` for the ten parameters (10,): mass, com and inertia_com."""
-    mass, h, (xx, xy, yy, xz, yz, zz) = inertia[0], inertia[1:4], inertia[4:]
+    mass, h, (xx, xy, yy, xz, yz, zz) = float(inertia[0]), inertia[1:4], inertia[4:]
     c = h / mass if mass else h
     about_origin = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
     return mass, c, about_origin - mass * (c @ c * np.eye(3) - np.outer(c, c))
@@ -213,7 +215,4 @@ def placement_matrix(xyz: Numbers = (0, 0, 0), rpy: Numbers = (0, 0, 0)) -> np.n
 
 
 def _shaped(x: Numbers, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    x = np.asarray(x, dtype=float)
-    if x.shape != shape:
-        raise ArgumentError(f"{name} has shape {x.shape}, expected {shape}")
-    return x
+    return np.asarray(parameter(np.asarray(x) if isinstance(x, Array) else x, name, shape))

@@ -31,10 +31,10 @@ def describe(model: Model) -> tuple[list[Link], list[JointSpec]]:
     """The links and joints from which `build_model` makes this model again.
 
     `build_model` adds the inertia of a welded link to the body that carries the link. So a welded
-    link is returned as a massless link on a Fixed joint. It keeps its geometry. A link that is
-    fixed to the world keeps its inertia too. The new model may have the frames in another order:
-    the frames of links that are welded to a body or to the world come after the moving bodies that
-    this body or the world carries.
+    link is returned as a massless link on a Fixed joint, whose name is the name of the link and
+    " (welded)". It keeps its geometry. A link that is fixed to the world keeps its inertia too. The
+    new model may have the frames in another order: the frames of links that are welded to a body or
+    to the world come after the moving bodies that this body or the world carries.
     """
     placements = np.array(pose_matrix(robot(model).placement), float)
     frames = np.array(pose_matrix(model.frame_pose), float)
@@ -54,10 +54,15 @@ def describe(model: Model) -> tuple[list[Link], list[JointSpec]]:
         for i in range(model.nb)
     ]
     fixed = iter(np.array(model.fixed_inertia, float))
+    taken = {*model.joint_names}
     for name, body, pose in zip(model.frame_names, model.frame_bodies, frames):
         if name not in model.body_names:
             links.append(Link(name, next(fixed) if body < 0 else np.zeros(10)))
-            joints.append(JointSpec(f"{name} (welded)", Fixed(), names[body], name, pose))
+            weld = f"{name} (welded)"
+            while weld in taken:
+                weld += " (welded)"
+            taken.add(weld)
+            joints.append(JointSpec(weld, Fixed(), names[body], name, pose))
     links = [
         dataclasses.replace(
             link, visuals=visuals.get(link.name, ()), collisions=collisions.get(link.name, ())

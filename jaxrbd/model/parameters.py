@@ -5,7 +5,7 @@ The module `arguments` has the same names, for modules that import `arguments` a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -77,6 +77,16 @@ def as_array(x: ArrayLike | Sequence, name: str) -> Array:
     raise ArgumentError(f"{name} is {x!r}, expected an array")
 
 
+def floats(x: ArrayLike | Sequence, name: str, shape: tuple[int, ...]) -> Array:
+    """`x` as an array of JAX; raises ArgumentError for another shape, and a dtype but floats."""
+    array = as_array(x, name)
+    if array.shape != shape or not jnp.issubdtype(array.dtype, jnp.floating):
+        raise ArgumentError(
+            f"{name} has shape {array.shape} and dtype {array.dtype}, expected {shape} of floats"
+        )
+    return array
+
+
 def real_array(x: ArrayLike | Sequence, name: str, dtype: Any) -> Array:
     """`x` as an array of JAX of the given dtype.
 
@@ -116,16 +126,25 @@ def _in_symbols(shape: Shape) -> str:
     return str(tuple("n" if n is None else n for n in shape)).replace("'", "")
 
 
+def text(x: str, name: str) -> str:
+    """The text. Raises ArgumentError for another object."""
+    if not isinstance(x, str):
+        raise ArgumentError(f"{name} is {x!r}, expected a name")
+    return x
+
+
 def entries(x: Any) -> tuple[Any, ...] | None:
-    """The entries of a sequence, or None for a text and for an object without entries."""
+    """The entries of a sequence, or None for a text, a mapping and an object without entries."""
     try:
-        return None if isinstance(x, str) else tuple(x)
+        return None if isinstance(x, str | Mapping) else tuple(x)
     except TypeError:
         return None
 
 
 def sequence(x: Any, what: str, kind: str) -> tuple[Any, ...]:
-    """The entries of a sequence as a tuple. Raises ArgumentError for another object or a text.
+    """The entries of a sequence as a tuple. Raises ArgumentError for another object.
+
+    A text and a mapping are no sequences here.
 
     For the message, `what` names the sequence, and `kind` says what its entries are.
     """

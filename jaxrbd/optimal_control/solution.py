@@ -92,7 +92,8 @@ class Solution(NamedTuple):
     - `multipliers`: the multipliers of the constraints and of the control bounds;
     - `cost` (): the cost without terms of constraints;
     - `residuals`: the errors of the optimality conditions;
-    - `status` (): a `Status`; `iterations` (): the number of steps; `history`: the progress.
+    - `status` (): a `Status`; `iterations` (): the number of steps, where a new start of the
+      automatic rollout counts as one; `history`: the progress.
     """
 
     xs: PyTree
@@ -137,8 +138,8 @@ def solve(
       fixed period;
     - `tolerance`, 0 or more: the solve converges when the largest residual is at most this; by
       default the square root of the eps of the dtype;
-    - `mu`, above 0: the initial penalty of constraints is 1 / mu; it is not used without
-      constraints;
+    - `mu`, above 0: the initial penalty of constraints is 1 / mu; without constraints mu is checked
+      and has no effect;
     - `rollout`: how a step changes the states. "linear" moves all states at once along the step.
       "feedback" computes the states from the controls with feedback, one stage after the other: an
       iteration takes longer, and the defects stay at zero once they are zero. "automatic" is

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 from jaxtyping import PyTree
 
 from ..configuration import difference, integrate
@@ -65,18 +66,13 @@ class VectorSpace(Space):
         return self.dimension
 
     def retract(self, x, dx):
-        return x + dx
+        return self.checked(x, "x") + self.checked(dx, "dx")
 
     def difference(self, x0, x1):
-        return x1 - x0
+        return self.checked(x1, "x1") - self.checked(x0, "x0")
 
     def checked(self, x, name):
-        x = arguments.as_array(x, name)
-        if x.shape != (self.size,) or not jnp.issubdtype(x.dtype, jnp.floating):
-            raise ArgumentError(
-                f"{name} has shape {x.shape} and dtype {x.dtype}, expected ({self.size},) of floats"
-            )
-        return x
+        return arguments.floats(x, name, (self.size,))
 
 
 class RobotStateSpace(Space):
@@ -97,14 +93,16 @@ class RobotStateSpace(Space):
         return self.model.nv, self.model.nv
 
     def retract(self, x, dx):
-        return self.move(x, *jnp.split(dx, 2))
+        return self.move(x, *jnp.split(_tangent_vector(self, dx), 2))
 
     def move(self, x, *parts):
-        (q, v), (dq, dv) = x, parts
+        (q, v), (dq, dv) = self.checked(x, "x"), parts
+        dv = arguments.velocity(self.model, dv, "dv")
         return integrate(self.model, q, dq), v + dv
 
     def difference(self, x0, x1):
-        return jnp.concatenate([difference(self.model, x0[0], x1[0]), x1[1] - x0[1]])
+        (q0, v0), (q1, v1) = self.checked(x0, "x0"), self.checked(x1, "x1")
+        return jnp.concatenate([difference(self.model, q0, q1), v1 - v0])
 
     def checked(self, x, name):
         if not isinstance(x, (tuple, list)) or len(x) != 2:
@@ -135,10 +133,8 @@ class ProductSpace(Space):
         return tuple(n for space in self.factors for n in space.parts)
 
     def retract(self, x, dx):
-        dx = arguments.as_array(dx, "dx")
-        if dx.shape != (self.size,):
-            raise ArgumentError(f"dx has shape {dx.shape}, expected ({self.size},)")
-        return self.move(x, *jnp.split(dx, np.cumsum(self.parts)[:-1]))
+        parts = jnp.split(_tangent_vector(self, dx), np.cumsum(self.parts)[:-1])
+        return self.move(x, *parts)
 
     def move(self, x, *parts):
         if len(parts) != len(self.parts):
@@ -158,6 +154,14 @@ class ProductSpace(Space):
             space.checked(y, f"{name}[{i}]")
             for i, (space, y) in enumerate(zip(self.factors, states))
         )
+
+
+def _tangent_vector(space: Space, dx: ArrayLike) -> Array:
+    """dx as an array (n,). Raises ArgumentError for another shape."""
+    dx = arguments.as_array(dx, "dx")
+    if dx.shape != (space.size,):
+        raise ArgumentError(f"dx has shape {dx.shape}, expected ({space.size},)")
+    return dx
 
 
 def state_space(model: Model) -> RobotStateSpace:

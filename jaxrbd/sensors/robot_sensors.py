@@ -500,6 +500,10 @@ def _index_of(sensor: Sensor, name: str, names: Sequence[str], what: str) -> int
             f"sensor {sensor.name!r}: there is no {what} {name!r}; expected one of: {known}"
             f"{similar_names(name, names)}"
         )
+    if [*names].count(name) > 1:
+        raise ArgumentError(
+            f"sensor {sensor.name!r}: there are several {what}s {name!r}, expected different names"
+        )
     return [*names].index(name)
 
 
