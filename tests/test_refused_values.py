@@ -549,6 +549,10 @@ REFUSED = {
     "disabled is None, expected a sequence": lambda: collision.pairs_of(ARM, disabled=None),
     "path of tendon 'a' is None": lambda: tendons.SpatialTendon("a", None),
     "tendons is 3, expected a sequence": lambda: tendons.Tendons(3),
+    "stiffness is [inf], expected finite": lambda: passive.JointSprings(["a"], [np.inf]),
+    "position_rest is [[inf": lambda: passive.JointSprings(
+        positions=["a"], position_stiffness=[1.0], position_rest=[[np.inf, 0.0, 0.0]]
+    ),
     "masses is [inf], expected finite": lambda: passive.GravityCompensation(
         [TIP], [1.0], [np.inf], [[0.0, 0.0, 0.0]]
     ),
