@@ -154,6 +154,7 @@ _PACKAGES = {
     "pinocchio": "pin",
     "tensorboard": "tensorboardX",
     "torch": "torch",
+    "video": "pillow imageio-ffmpeg",
     "view": "viser 'trimesh[easy]'",
 }
 

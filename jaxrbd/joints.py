@@ -117,10 +117,11 @@ class Joint(eqx.Module):
         return jax.jvp(lambda moved: self.difference(q, moved), (q,), (rate,))[1]
 
     def displace(self, q: Float[Array, "... nq"], dx: Float[Array, "... nv"]):
-        """Configuration (..., nq) after a displacement whose translation has fixed axes.
+        """Configuration (..., nq) after the displacement dx, with the translation along fixed axes.
 
-        As `integrate` of dx, except for a joint whose linear velocity is in axes that turn with the
-        child. For such a joint, the linear part of dx is a displacement along the axes at q.
+        Most joints return `integrate(q, dx)`. But if the linear velocity is in axes that turn with
+        the child, the linear part of dx is a translation along these axes at q, which do not turn
+        during the displacement.
         """
         return self.integrate(q, dx)
 
@@ -133,10 +134,11 @@ class Joint(eqx.Module):
         return v
 
     def turning_acceleration(self, v: Float[Array, "... nv"]) -> Float[Array, "... nv"]:
-        """The rate (..., nv) of the linear velocity in fixed axes, at a constant v: `w x v`.
+        """The rate of change (..., nv) of the velocity in fixed axes, at constant entries v.
 
-        The result is zero, except for a joint whose linear velocity is in axes that turn with the
-        child, with the angular velocity w.
+        The result is zero, except for a joint whose linear velocity u is in axes that turn with the
+        child, with the angular velocity w. For such a joint, the linear part of the result is
+        `w x u`, and the angular part is zero.
         """
         return jnp.zeros_like(v)
 
@@ -549,9 +551,7 @@ class Planar(Joint):
         return stack(a * dx + b * dy, a * dy - b * dx, w)
 
     def displacement(self, q, rate):
-        x, y, w = jnp.unstack(rate, axis=-1)
-        s, c = jnp.sin(q[..., 2]), jnp.cos(q[..., 2])
-        return stack(c * x + s * y, c * y - s * x, w)
+        return self.transport(rate, q)  # into the axes of the child, which q turned
 
     def random(self, key, lower, upper):
         reach = np.array([1, 1, np.pi])

@@ -678,7 +678,10 @@ def checkpoint(monkeypatch):
         asked["rows"] = model.name, np.asarray(q)[:, 0].tolist()
         return np.arange(2 * 4 * 3, dtype=np.uint8).reshape(2, 4, 3)
 
-    for function in (load_training, evaluate, motions, save_html):
+    def save_video(path, model, q, **options):
+        asked["video"] = path, model.name, np.asarray(q)[:, 0].tolist(), options
+
+    for function in (load_training, evaluate, motions, save_html, save_video):
         monkeypatch.setattr(play_command, function.__name__, function)
     monkeypatch.setattr(play_command, "_tiles", tiles)
     return asked, Point(episode_steps=240)  # as in the task
@@ -717,6 +720,21 @@ def test_play_shows_the_motion_of_its_seed(checkpoint, tmp_path, capsys, monkeyp
     expected = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
     np.testing.assert_array_equal(np.asarray(image.open(png)), expected)
     assert capsys.readouterr().out.endswith(f"wrote {page}\nwrote {png}\n")
+
+
+def test_play_writes_a_video_of_one_whole_episode(checkpoint, tmp_path, capsys):
+    """The last configuration is repeated after the end of the episode, and is shown once."""
+    asked, point = checkpoint
+    assert cli.main(["play", "file", "--video", "a.avi"]) == 1
+    assert "path is 'a.avi', expected a name that ends in .gif or .mp4" in capsys.readouterr().err
+    assert asked == {}
+    video = str(tmp_path / "a.gif")
+    assert cli.main(["play", "file", "--video", video]) == 0
+    path, name, q, options = asked["video"]
+    assert (path, name) == (video, "pendulum")
+    np.testing.assert_allclose(q, [0.0, 0.1, 0.3, 0.7], rtol=1e-6)
+    assert options == {"dt": point.time_step, "follow": "rod", "camera": play_command.SIDE}
+    assert capsys.readouterr().out.endswith(f"wrote {video}\n")
 
 
 @pytest.mark.parametrize(

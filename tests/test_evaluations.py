@@ -14,7 +14,7 @@ from jaxrbd.cli import train_command
 from jaxrbd.errors import ArgumentError
 from jaxrbd.learning import Evaluations
 from support import nightly
-from support.point import Point
+from support.point import Point, arrays
 
 BATCH, HORIZON, UPDATES = 4, 9, 5
 ENV = Point(episode_steps=5)
@@ -26,13 +26,6 @@ SMALL = {
     "ppo": learning.Ppo(BATCH, HORIZON, (6,), epochs=2, minibatches=3, updates=UPDATES),
 }
 EVERY_TWO = Evaluations(2, episodes=6)
-
-
-def bits(tree):
-    """The leaves of a pytree as arrays of NumPy; random keys as their data."""
-    leaves = jax.tree.leaves(tree)
-    keys = [jnp.issubdtype(x.dtype, jax.dtypes.prng_key) for x in leaves]
-    return [np.asarray(jax.random.key_data(x) if k else x) for x, k in zip(leaves, keys)]
 
 
 def run(training, start, *arguments, **options):
@@ -55,9 +48,9 @@ def test_an_evaluation_changes_no_bit_of_a_training(name):
     training = learning.Training(SMALL[name], ENV, seed=4)
     start = training.state
     plain = run(training, start)
-    state = bits(training.state)
+    state = arrays(training.state)
     records = run(training, start, evaluation=EVERY_TWO)
-    assert all(np.array_equal(x, y) for x, y in zip(bits(training.state), state))
+    assert all(np.array_equal(x, y) for x, y in zip(arrays(training.state), state))
     assert [*returns(records)] == [2, 4, 5]
     for record, without in zip(records, plain):
         names = {"evaluation_return", "evaluation_length"} & set(record.metrics)
@@ -97,7 +90,7 @@ def test_the_metrics_of_an_evaluation_are_means_over_its_episodes(trained):
 def test_a_training_ends_when_an_evaluation_reaches_a_return(trained, tmp_path):
     """Its checkpoint is complete: the same return ends it again, and no return continues it."""
     training, start, whole = trained
-    found, final = returns(whole), bits(training.state)
+    found, final = returns(whole), arrays(training.state)
     assert found[4] > found[2]
     aim = dataclasses.replace(EVERY_TWO, stop_at=found[4])
     records = run(training, start, tmp_path / "file", 25, aim)
@@ -109,7 +102,7 @@ def test_a_training_ends_when_an_evaluation_reaches_a_return(trained, tmp_path):
     assert list(training.run(tmp_path / "file", 25, aim)) == []
     assert not training.reached(EVERY_TWO)
     assert list(training.run(evaluation=EVERY_TWO)) == whole[4:]
-    assert all(np.array_equal(x, y) for x, y in zip(bits(training.state), final))
+    assert all(np.array_equal(x, y) for x, y in zip(arrays(training.state), final))
     above = dataclasses.replace(EVERY_TWO, stop_at=max(found.values()) + 1e-6)
     assert run(training, start, evaluation=above) == whole
     assert not training.reached(above)

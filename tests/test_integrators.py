@@ -24,12 +24,6 @@ ORDERS = {
     rbd.integrators.runge_kutta_munthe_kaas: 4,
 }
 integrator = pytest.mark.parametrize("step", ORDERS, ids=lambda step: step.__name__)
-# The variational step conserves momenta, not velocities.
-of_velocities = pytest.mark.parametrize(
-    "step",
-    [step for step in ORDERS if step is not rbd.integrators.variational_midpoint],
-    ids=lambda step: step.__name__,
-)
 
 
 @functools.cache

@@ -2000,7 +2000,7 @@ def test_limits_of_acceleration_can_be_satisfied_in_every_step():
     def moved(shares):
         def step(state, share):
             q, v = state
-            change = differential.Change(jnp.asarray(LARGEST), v)
+            change = differential.VelocityChange(jnp.asarray(LARGEST), v)
             least, most = differential._bounds(model, q, jnp.asarray(DT), none, change)
             d = least + share * (most - least)
             return (q + d, d / DT), (q + d, d / DT, most - least)

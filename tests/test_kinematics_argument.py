@@ -11,8 +11,6 @@ from jaxrbd._math import rules
 from support import nightly, zoo
 from support.algorithms import ALGORITHMS, PUBLIC
 
-# These take a configuration to move it on its manifold, and compute no poses.
-ON_THE_MANIFOLD = {"configuration_rate", "integrate"}
 TAKE_Q = [
     name
     for name in rbd.algorithms.__all__

@@ -31,7 +31,7 @@ from jaxrbd.io import _sealed
 from jaxrbd.learning import checkpoint, networks, optimiser, rollouts, tasks
 from jaxrbd.model.arguments import random_key
 from support import nightly, pages
-from support.point import Point, PointWithDraws, PointWithSecrets, PointWithTwoNumbers
+from support.point import Point, PointWithDraws, PointWithSecrets, PointWithTwoNumbers, arrays
 
 ROOT = pathlib.Path(__file__).parents[1]
 BATCH, HORIZON = 4, 9
@@ -222,13 +222,6 @@ def test_the_gradient_of_shac_is_a_central_difference(window):
     h = 1e-6
     expected = (values(flat + h * direction) - values(flat - h * direction)) / (2 * h)
     np.testing.assert_allclose(slope, expected, rtol=1e-6)
-
-
-def arrays(tree):
-    """The leaves of a pytree as arrays of NumPy; random keys as their data."""
-    leaves = jax.tree.leaves(tree)
-    keys = [jnp.issubdtype(x.dtype, jax.dtypes.prng_key) for x in leaves]
-    return [np.asarray(jax.random.key_data(x) if k else x) for x, k in zip(leaves, keys)]
 
 
 def same(first, second):

@@ -11,7 +11,7 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd import envs, learning
 from support import nightly
-from support.point import Point
+from support.point import Point, arrays
 
 pytestmark = pytest.mark.gives_nan
 
@@ -67,13 +67,6 @@ def poisoned(params, states, kind):
     elif kind in states._fields:
         states = states._replace(**{kind: with_nan(getattr(states, kind))})
     return params, states
-
-
-def arrays(tree):
-    """The leaves of a pytree as arrays of NumPy; random keys as their data."""
-    leaves = jax.tree.leaves(tree)
-    keys = [jnp.issubdtype(x.dtype, jax.dtypes.prng_key) for x in leaves]
-    return [np.asarray(jax.random.key_data(x) if k else x) for x, k in zip(leaves, keys)]
 
 
 def assert_same(found, expected, axis=0):

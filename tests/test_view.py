@@ -575,6 +575,13 @@ def odd_inertias():
     return rbd.build_model(links, joints)
 
 
+def box_and_surface(drawn, found, layers, side_by_side=True):
+    """The box around the robots of a motion, and their triangles, at its first step."""
+    offsets = stage.robot_offsets(drawn, found, layers, side_by_side)
+    arguments = drawn, found, layers, offsets, 0
+    return picture._box(*arguments), picture._surface(*arguments)
+
+
 def test_axes_have_the_size_of_the_robot():
     """Neither an ellipsoid nor the distance of the robot from the origin counts."""
     drawn = view.drawing(odd_inertias())
@@ -590,13 +597,13 @@ def test_axes_have_the_size_of_the_robot():
     for layers in (("visuals",), ("frames",), ("inertias",)):
         assert alone.size(layers) == 0.4  # a body without reach
     found = motion.motion(odd_inertias(), None)
-    box, surface = picture._surface(drawn, found, ("frames",))
+    box, surface = box_and_surface(drawn, found, ("frames",))
     np.testing.assert_allclose(np.ptp(box, axis=0), (0.255, 0.075, 0.315), atol=1e-6)
     np.testing.assert_allclose(surface.vertices.max(axis=0), box[1], atol=0.003)
     # The pendulum turns about y, so its axes x and z do not have the axes of the world.
     pendulum = rbd.load_robot("pendulum")
     found = motion.motion(pendulum, np.array([0.6]))
-    box, surface = picture._surface(view.drawing(pendulum), found, ("frames",))
+    box, surface = box_and_surface(view.drawing(pendulum), found, ("frames",))
     np.testing.assert_allclose(surface.vertices.max(axis=0), box[1], atol=0.008)
     np.testing.assert_allclose(surface.vertices.min(axis=0), box[0], atol=0.008)
 
@@ -611,8 +618,8 @@ def test_hidden_layers_do_not_affect_a_picture(layer):
         for item in drawn.items
     ]
     other = drawn._replace(items=tuple(items))
-    box, surface = picture._surface(drawn, found, (layer,))
-    other_box, other_surface = picture._surface(other, found, (layer,))
+    box, surface = box_and_surface(drawn, found, (layer,))
+    other_box, other_surface = box_and_surface(other, found, (layer,))
     np.testing.assert_array_equal(other_box, box)
     np.testing.assert_array_equal(other_surface.vertices, surface.vertices)
     # The box contains what is drawn. The ball of the centre of mass and the rods have a radius.
@@ -635,7 +642,7 @@ def test_every_layer_of_a_robot_is_beside_the_other_robot(layer):
     shape = [Geometry(Box((0.5, 1.0, 1.5)))]
     model = single(shape, shape, link_inertia(1.0, (0.0, 0.0, 0.0), np.diag([0.1, 0.1, 0.1])))
     found = motion.motion(model, np.zeros((2, 1, 1)))
-    box, surface = picture._surface(view.drawing(model), found, (layer, "visuals"))
+    box, surface = box_and_surface(view.drawing(model), found, (layer, "visuals"))
     used = surface.vertices[surface.faces].reshape(2, -1, 3)
     np.testing.assert_allclose(used[1] - used[0], np.tile([0, 2.5, 0], (used.shape[1], 1)))
     assert box[1, 1] - box[0, 1] >= 4.5 - 1e-9
@@ -888,13 +895,13 @@ def test_a_picture_without_options_is_as_documented():
 
 
 def test_a_picture_of_two_robots_in_all_layers_is_as_documented():
-    """With a marker, from the left, on a background with values beyond 0 and 1."""
+    """With a marker, from the left, on a blue-violet background."""
     model = single(
         [Geometry(Box((0.15, 0.1, 0.25)), POSE, (0.2, 0.4, 0.9, 0.9))],
         [Geometry(Sphere(0.3))],
     )
     q, line = np.array([[-0.4], [0.7]]), view.Path([[0.0, 0.0, 0.5], [1.0, 0.5, 0.5]], size=0.05)
-    options = {"camera": (0.2, 1.0, 0.7), "background": (2.0, -1.0, 0.3)}
+    options = {"camera": (0.2, 1.0, 0.7), "background": (1.0, 0.0, 0.3)}
     shown = view.render(
         model, q, width=48, height=80, layers=view.LAYERS, markers=[line], smooth=1, **options
     )
@@ -908,7 +915,7 @@ def test_a_picture_of_two_robots_in_all_layers_is_as_documented():
 def test_a_picture_of_a_point():
     """A robot without any extent is seen from 1.08 times 1 cm; the ground has tiles of 0.5 mm."""
     model = rbd.build_model([Link("frame")], [JointSpec("fix", Fixed(), None, "frame")])
-    box, _ = picture._surface(view.drawing(model), motion.motion(model, None), ("visuals",))
+    box, _ = box_and_surface(view.drawing(model), motion.motion(model, None), ("visuals",))
     np.testing.assert_array_equal(box, np.zeros((2, 3)))
     camera = raster.Camera(np.array([1.0, 0, 0]), np.zeros(3))
     np.testing.assert_allclose(picture._fitting_distance(camera, box, 1.0), 0.0108)
@@ -1097,7 +1104,7 @@ def test_a_picture_shows_the_robot_where_its_bodies_are():
         (np.pi / 4, (-half, -0.5, -half), (3 * half, 0.5, 3 * half)),
     ):
         found = motion.motion(plates(), np.array([q]))
-        box, surface = picture._surface(view.drawing(plates()), found, ("visuals",))
+        box, surface = box_and_surface(view.drawing(plates()), found, ("visuals",))
         np.testing.assert_allclose(box, [low, high], atol=1e-12)
         np.testing.assert_allclose(surface.vertices.min(axis=0), low, atol=1e-12)
         np.testing.assert_allclose(surface.vertices.max(axis=0), high, atol=1e-12)
@@ -1323,7 +1330,7 @@ def test_a_batch_of_postures_in_one_place():
     added = MARKERS["points"]
     drawn, layers = markers.decorated(model, view.drawing(model), ("visuals",), [added], None)
     for side_by_side, width in ((False, 1.2), (True, 2.7)):
-        box, _ = picture._surface(drawn, found, layers, side_by_side)
+        box, _ = box_and_surface(drawn, found, layers, side_by_side)
         np.testing.assert_allclose(np.ptp(box, axis=0)[1], width, atol=1e-9)
         if importlib.util.find_spec("viser") is not None:
             with view.page.server("127.0.0.1", 0) as server:

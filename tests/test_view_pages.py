@@ -416,7 +416,7 @@ def test_balls_and_axes_have_one_size_in_pages_and_pictures(recording):
     ((_, ball),) = recording.about("IcosphereMessage")
     ((_, axes),) = recording.about("FrameMessage", "/frame")
     found = motion.motion(model, None)
-    _, surface = picture._surface(view.drawing(model), found, ("com",))
+    surface = picture._surface(view.drawing(model), found, ("com",), np.zeros((1, 3)), 0)
     radius = np.linalg.norm(surface.vertices, axis=1).max()
     np.testing.assert_allclose(ball["props"]["radius"], radius, rtol=1e-6)
     rgb = np.array(ball["props"]["color"]) / 255
@@ -424,7 +424,7 @@ def test_balls_and_axes_have_one_size_in_pages_and_pictures(recording):
         surface.colors[:, :3], np.tile(rgb, (len(surface.faces), 1)), atol=0.02
     )
     np.testing.assert_array_equal(surface.colors, [(0.9, 0.1, 0.6, 1.0)] * len(surface.faces))
-    _, surface = picture._surface(view.drawing(model), found, ("frames",))
+    surface = picture._surface(view.drawing(model), found, ("frames",), np.zeros((1, 3)), 0)
     length = axes["props"]["axes_length"]
     np.testing.assert_allclose(surface.vertices.max(axis=0), length, rtol=1e-6)
     radius = axes["props"]["axes_radius"]

@@ -1,5 +1,6 @@
 """A robot of the conformance suite as SDF text, which JaxSim reads without another program."""
 
+import itertools
 from xml.etree import ElementTree
 
 import numpy as np
@@ -47,12 +48,5 @@ def _inertial(link, mass, com, I):
     ElementTree.SubElement(element, "mass").text = repr(mass)
     ElementTree.SubElement(element, "pose").text = f"{_text(com)} 0 0 0"
     inertia = ElementTree.SubElement(element, "inertia")
-    for name, at in {
-        "ixx": (0, 0),
-        "ixy": (0, 1),
-        "ixz": (0, 2),
-        "iyy": (1, 1),
-        "iyz": (1, 2),
-        "izz": (2, 2),
-    }.items():
-        ElementTree.SubElement(inertia, name).text = repr(float(I[at]))
+    for i, j in itertools.combinations_with_replacement(range(3), 2):
+        ElementTree.SubElement(inertia, f"i{'xyz'[i]}{'xyz'[j]}").text = repr(float(I[i, j]))

@@ -1,7 +1,7 @@
 """Train the humanoid G1 to walk, and test the policy here and in MuJoCo.
 
     pip install --no-deps playground
-    python -m benchmarks.studies.humanoid OUTPUT_FOLDER --seed 0
+    python -m benchmarks.studies.humanoid OUTPUT_FOLDER --seed 0 [--rough 200]
 
 The robot is the MJCF file `g1_mjx_feetonly.xml` of MuJoCo Playground, without its meshes. Its
 position actuators get the gains below, without control ranges. In the training, each foot touches
@@ -11,8 +11,9 @@ with `MjcfWalk(follows_gait=True)`, episodes of 2 s and random commands: up to 0
 
 The first test has 64 episodes of 20 s with random commands: falls, and the errors of the mean
 velocities after 2 s. In the second test, MuJoCo simulates the robot with its boxes, contact pairs
-and solver options for 10 s per command. The folder gets the checkpoint, the records and a picture.
-Needs mujoco, optax, matplotlib and playground.
+and solver options for 10 s per command. `--rough N` trains the policy for N more updates on hills,
+and repeats the first test with both policies on other hills. The folder gets the checkpoints, the
+records and a picture. Needs mujoco, optax, matplotlib and playground.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ import dataclasses
 import importlib.util
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.studies import common
-from jaxrbd import envs, io, learning, view
+from jaxrbd import contact, envs, io, learning, view
 from jaxrbd.learning.tasks import algorithm_for
 
 FILE = "_src/locomotion/g1/xmls/scene_mjx_feetonly_flat_terrain.xml"
@@ -118,13 +120,37 @@ def walker() -> envs.MjcfWalk:
     )
 
 
-def motions(training: learning.Training, episodes: int, steps: int) -> tuple[np.ndarray, ...]:
-    """What `common.walk` returns for random starts, and the commands (episodes, 3)."""
+def on_hills(params: Any, count: int, seed: int) -> envs.Randomised:
+    """The parameters with `count` random grounds, whose heights have a deviation of 2 cm."""
+
+    def hills(key: jax.Array, heights: jax.Array) -> jax.Array:
+        rough = jax.random.normal(key, heights.shape, heights.dtype)
+        near = sum(jnp.roll(rough, step, axis) for step in (-1, 1) for axis in (0, 1))
+        return 0.02 / np.sqrt(5) * (rough + near)
+
+    # 40 m wide, so that the robot stays on it.
+    ground = contact.HeightGrid(np.zeros((81, 81)), 0.5, (-20.0, -20.0))
+    params = params._replace(scene=dataclasses.replace(params.scene, ground=ground))
+    return envs.randomise(params, {"scene.ground.heights": hills}, jax.random.key(seed), count)
+
+
+def motions(training: learning.Training, params: Any, axes: Any) -> tuple[np.ndarray, ...]:
+    """What `common.walk` returns for 64 episodes of 20 s, and their commands (64, 3)."""
+    episodes, steps = 64, 1000
     env = dataclasses.replace(training.env, episode_steps=steps)
-    batch, policy = envs.vectorize(env), training.policy()
-    start = batch.reset(training.params, jax.random.split(jax.random.key(1), episodes))
-    found = common.walk(batch, training.params, policy, start, steps)
+    batch, policy = envs.vectorize(env, axes), training.policy()
+    start = batch.reset(params, jax.random.split(jax.random.key(1), episodes))
+    found = common.walk(batch, params, policy, start, steps)
     return *found, np.asarray(start.physics.command)
+
+
+def walks(training: learning.Training, params: Any, axes: Any = None) -> tuple[np.ndarray, int]:
+    """Print the falls and the errors of 64 episodes; return q and the fastest episode."""
+    q, velocity, failed, commands = motions(training, params, axes)
+    up = ~failed[-1]
+    errors = np.mean(np.abs(velocity[100:].mean(axis=0) - commands)[up], axis=0)
+    print(f"falls: {np.sum(~up)} of {len(up)}; mean errors: {stated(errors)}\n")
+    return q, int(np.argmax(np.where(up, commands[:, 0], -1)))
 
 
 def velocities_in_mujoco(training: learning.Training, seconds: float = 10.0) -> list[np.ndarray]:
@@ -193,21 +219,35 @@ def stated(velocity: Sequence[float] | np.ndarray) -> str:
 
 def main() -> None:
     """Train, print the tests, and write the files."""
-    options = common.options(__doc__, "folder", seed=0, updates=400)
+    options = common.options(__doc__, "folder", seed=0, updates=400, rough=0)
     common.start(double=False)
     folder = pathlib.Path(*(options.folder or ["humanoid"]))
     shac = dataclasses.replace(algorithm_for("humanoid-walk", "shac"), updates=options.updates)
     training = learning.Training(shac, walker(), options.seed)
     common.train(training, folder)
-    q, velocity, failed, commands = motions(training, 64, 1000)
-    up = ~failed[-1]
-    errors = np.mean(np.abs(velocity[100:].mean(axis=0) - commands)[up], axis=0)
-    print(f"falls: {np.sum(~up)} of 64; mean errors: {stated(errors)}\n")
+    q, fastest = walks(training, training.params)
     common.head("command: m/s, m/s, rad/s", "in MuJoCo")
     for command, found in zip(COMMANDS, velocities_in_mujoco(training)):
         common.row(stated(command), "falls" if np.isnan(found).any() else stated(found))
-    fastest = int(np.argmax(np.where(up, commands[:, 0], -1)))
     picture(q[:, fastest], folder / "humanoid.png")
+    if not options.rough:
+        return
+    params, axes = on_hills(training.params, shac.batch, seed=2)
+    rough = learning.Training(
+        dataclasses.replace(shac, learning_rate=5e-4, updates=options.rough),
+        training.env,
+        options.seed,
+        params=params,
+        params_axes=axes,
+    )
+    rough.start_from(folder / "checkpoint")
+    common.train(rough, folder / "rough")
+    others, other_axes = on_hills(training.params, 64, seed=3)
+    for name, policy in (("before", training), ("after", rough)):
+        print(f"{name} the training on hills, on other hills: ", end="")
+        walks(policy, others, other_axes)
+    print("after the training on hills, on flat ground: ", end="")
+    walks(rough, training.params)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Parameters as arrays of one dtype."""
+"""Pytrees: parameters as arrays of one dtype, and the choice between two pytrees."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ def cast(tree: Tree, dtype: DTypeLike) -> Tree:
         return as_array(x, dtype) if jnp.issubdtype(jnp.result_type(x), jnp.floating) else x
 
     return jax.tree.map(converted, tree)
+
+
+def select(condition: Array, first: Tree, second: Tree) -> Tree:
+    """The first pytree if the condition () holds, the second otherwise."""
+    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), first, second)
 
 
 def as_array(x: ArrayLike, dtype: DTypeLike) -> Array:

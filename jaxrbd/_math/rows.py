@@ -38,8 +38,9 @@ def rows_or_world(rows, index: np.ndarray, world):
 
 
 # For a floating base with hinges after it, the index that gives the body of each dof has two runs:
-# 0 six times, then 1, 2, 3 and so on. In the Jacobian of a frame on one limb, the columns have an
-# index with four runs: the base, a zero column, the limb, a zero column.
+# 0 six times, then 1, 2, 3 and so on. In the Jacobian of a frame on one limb, the columns of the
+# other limbs are zero. So the index that selects the columns has four runs: the base, a zero
+# column, the limb, a zero column.
 _FEW_RUNS = 8
 
 
@@ -60,7 +61,8 @@ def _runs(index: list[int]) -> list[tuple[int, int, int]]:
 def operand_rows(operand: Any, index: np.ndarray | None, batch_axes: int = 0) -> Any:
     """The rows `index` of all arrays of a pytree, or all rows if the index is None.
 
-    If the index has two axes, the second one follows the batch axes in the result.
+    The arrays (rows, *batch, ...) have `batch_axes` batch axes. The result is (n, *batch, ...) for
+    an index (n,), and (n, *batch, k, ...) for an index (n, k).
     """
     if index is None:
         return operand

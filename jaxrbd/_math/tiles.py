@@ -1,4 +1,8 @@
-"""Batches in parts: tiles, which fit into the cache of a CPU, blocks, or single samples."""
+"""Functions that compute a batch in parts, not all samples at once.
+
+The parts are tiles, which fit into the cache of a CPU; blocks of samples that need the same
+computation; or single samples.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +29,12 @@ def in_tiles(function: Callable[[Any], Any], states: Any) -> Any:
     size = -(-count // tiles)
 
     def filled(x: Array) -> Array:
-        return jnp.pad(x, [(0, tiles * size - count), *[(0, 0)] * (x.ndim - 1)], "edge")
+        added = jnp.broadcast_to(x[-1:], (tiles * size - count, *x.shape[1:]))
+        return jnp.concatenate([x, added])
 
-    found = in_blocks(function, jax.tree.map(filled, states), size)
+    if tiles * size > count:
+        states = jax.tree.map(filled, states)
+    found = in_blocks(function, states, size)
     return jax.tree.map(lambda x: x[:count], found)
 
 
@@ -71,6 +78,7 @@ def _repeated(step: Callable[..., tuple[Any, Array]], operands: Any, state: Any,
             def taken(x):
                 if not axes:
                     return x[None]
+                # `0 * i` has the shape (block,), also if all axes of the operand have length 1.
                 return x[tuple(i if n > 1 else 0 * i for i, n in zip(place, x.shape))]
 
             return step(jax.tree.map(taken, operands), block)
@@ -101,12 +109,17 @@ def _repeated(step: Callable[..., tuple[Any, Array]], operands: Any, state: Any,
 
 
 class _Work(NamedTuple):
-    """Samples in the order of their next steps.
+    """The state of the loop of `repeat_batch`.
 
-    - `states`: the states of the samples and their rows in the batch;
-    - `waiting` (): the first `waiting` samples belong to this pass;
-    - `head` (): the number of samples that had their step in this pass;
-    - `kept` (): how many of these need another step. They are the first rows of `states`;
+    The loop goes through the unfinished samples again and again. One time through is a pass: each
+    unfinished sample has one step, block by block.
+
+    - `states`: the states of the samples and their rows in the batch. A pass begins with its
+      samples in the first rows;
+    - `waiting` (): the number of samples of this pass;
+    - `head` (): the number of these samples that already had their step in this pass;
+    - `kept` (): how many of the latter need another step. They are moved to the first rows of
+      `states`, for the next pass;
     - `results`, `finished` (): the states and rows of the finished samples, and their number.
     """
 
@@ -119,9 +132,12 @@ class _Work(NamedTuple):
 
 
 def repeat_batch(step: Callable[..., tuple[Any, Array]], states: Any, block: int) -> Any:
-    """`repeat_in_blocks` for n samples; `step(rows, states)` computes the samples of some rows.
+    """The states of n samples, each after as many calls of `step` as it needs; n is not 0.
 
-    The leaves of `states` have one row for each sample, and n is not 0.
+    - `step(rows, states)`: computes the samples of the rows (block,) of the batch. It returns their
+      new states, and bools (block,): which samples need another step;
+    - `states`: arrays with one row per sample;
+    - `block`: the number of samples per call of `step`.
     """
     count = len(jax.tree.leaves(states)[0])
     rows, k = jnp.arange(count), jnp.arange(block)
@@ -218,6 +234,7 @@ def _retried(
             return lax.cond(failed, lambda: function(*operands), lambda: found)
         shape = failed.shape
         count = math.prod(shape)
+        # In an exported program, the size of the batch may be a symbol.
         block = min(RETRY_BLOCK, count) if isinstance(count, int) else RETRY_BLOCK
         total, k = jnp.sum(failed), jnp.arange(block)
         # The samples that failed come first.
@@ -227,7 +244,7 @@ def _retried(
             place = jnp.unravel_index(i, shape)
 
             def taken(x):
-                if all(n == 1 for n in x.shape[:axes]):
+                if all(n == 1 for n in x.shape[:axes]):  # shared: no copy for each sample
                     return x.reshape(x.shape[axes:])
                 return x[tuple(i if n > 1 else 0 for i, n in zip(place, x.shape))]
 

@@ -165,12 +165,7 @@ class Filter(eqx.Module):
         return _push(self, activation, command, dt)
 
     def _floats(self, x: ArrayLike, name: str) -> Array:
-        x, n = arguments.as_array(x, name), len(self.kinds)
-        if x.shape != (n,) or not jnp.issubdtype(x.dtype, jnp.floating):
-            raise ArgumentError(
-                f"{name} has shape {x.shape} and dtype {x.dtype}, expected {(n,)} of floats"
-            )
-        return x
+        return arguments.floats(x, name, (len(self.kinds),))
 
 
 @arguments.compiled(checks={"dt": arguments.POSITIVE})

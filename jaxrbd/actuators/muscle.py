@@ -130,13 +130,9 @@ class Muscles(eqx.Module):
         The force for the activation a is `gain a + bias`. Raises ArgumentError for an object that
         is no array, another shape than (n,), a dtype other than float, and different dtypes.
         """
-        n = len(self.peak_force)
-        length, rate = arguments.as_array(length, "length"), arguments.as_array(rate, "rate")
-        for name, x in (("length", length), ("rate", rate)):
-            if x.shape != (n,) or not jnp.issubdtype(x.dtype, jnp.floating):
-                raise ArgumentError(
-                    f"{name} has shape {x.shape} and dtype {x.dtype}, expected {(n,)} of floats"
-                )
+        shape = np.shape(self.peak_force)
+        length = arguments.floats(length, "length", shape)
+        rate = arguments.floats(rate, "rate", shape)
         if length.dtype != rate.dtype:
             raise ArgumentError(
                 f"rate has dtype {rate.dtype}, expected the dtype of length, {length.dtype}"

@@ -58,7 +58,7 @@ class FrameForce(eqx.Module):
         force_axes: str = "frame",
         moment_axes: str = "frame",
     ):
-        self.frame = _name(frame, "frame")
+        self.frame = arguments.text(frame, "frame")
         if force is None and moment is None:
             raise ArgumentError("force and moment are None, expected at least one of them")
         self.force = _vector(force, "force")
@@ -101,7 +101,8 @@ class FrameDisplacement(eqx.Module):
         direction: Vector | None = None,
         axis: Vector | None = None,
     ):
-        self.frame, self.reference = _name(frame, "frame"), _name(reference, "reference")
+        self.frame = arguments.text(frame, "frame")
+        self.reference = arguments.text(reference, "reference")
         if direction is None and axis is None:
             raise ArgumentError("direction and axis are None, expected at least one of them")
         self.direction = _vector(direction, "direction")
@@ -131,7 +132,7 @@ class SliderCrank(eqx.Module):
     rod: Float[arguments.Parameter, ""]
 
     def __init__(self, crank: str, slider: str, rod: Any):
-        self.crank, self.slider = _name(crank, "crank"), _name(slider, "slider")
+        self.crank, self.slider = arguments.text(crank, "crank"), arguments.text(slider, "slider")
         self.rod = arguments.parameter(rod, "rod", ())
         arguments.require(self.rod, lambda x: (x > 0) & np.isfinite(x), "rod", "finite, above 0")
 
@@ -160,7 +161,7 @@ class BallTorque(eqx.Module):
     def __init__(self, joint: str, axis: Vector, in_parent: bool = False):
         if not isinstance(in_parent, bool):
             raise ArgumentError(f"in_parent is {in_parent!r}, expected True or False")
-        self.joint, self.in_parent = _name(joint, "joint"), in_parent
+        self.joint, self.in_parent = arguments.text(joint, "joint"), in_parent
         self.axis = required_parameters(axis, "axis", (3,))
 
     @property
@@ -314,9 +315,3 @@ def _stacked(values: Sequence[Any], model: Model) -> Array:
 
 def _vector(x: Vector | None, name: str) -> arguments.Parameter:
     return parameters(x, name, np.zeros(3))
-
-
-def _name(x: str, name: str) -> str:
-    if not isinstance(x, str):
-        raise ArgumentError(f"{name} is {x!r}, expected a name")
-    return x

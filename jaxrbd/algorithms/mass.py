@@ -58,7 +58,8 @@ def _mass_moments(
 ) -> tuple[Float[Array, ""], Float[Array, "3"], Float[Array, "3"]]:
     """The mass of all bodies, its first moment, and the world position of the first root body.
 
-    The first moment, mass times centre of mass, is about the origin of this body in world axes.
+    The first moment (3,) in kg m is mass times centre of mass, in world axes, relative to the
+    origin of the first root body.
     """
     X, mass = first_root_centred(model, kinematics), model.inertia[:, 0]
     moment = model.inertia[:, 1:4]

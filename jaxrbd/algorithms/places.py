@@ -1,7 +1,7 @@
 """Places: frames of a robot by name or index, or the world, which is None.
 
-A place is fixed to a body, or to the world, whose body is -1. So an array with one row per body or
-frame gets a last row for the world (`rows_or_world`).
+A place is fixed to a body, or to the world, whose index is -1. The index -1 is the last row of an
+array. So `rows_or_world` adds a last row for the world to arrays with one row per body or frame.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Places(NamedTuple):
     """n places.
 
     - `bodies` (n,): the bodies to which the places are fixed; -1 is the world;
-    - `X_BF`: the poses in the bodies; `X`: the poses in the world.
+    - `X_BF`: the poses (n,) of the places in their bodies;
+    - `X`: the poses (n,) of the places in the world. The position of a `RootedPose` has two parts.
     """
 
     bodies: np.ndarray
@@ -48,7 +49,7 @@ class Places(NamedTuple):
 def find_places(
     model: Model, kinematics: Kinematics, frames: Frames, X_FP: Pose | None = None
 ) -> Places:
-    """n places: the frames, or the frames P with the poses `X_FP` (n,) in these frames."""
+    """The places of n frames, or of n frames P with the poses `X_FP` (n,) in these frames."""
     bodies, X_BF = bodies_of(model, frames), poses_in_bodies(model, frames)
     if X_FP is not None:
         X_BF = compose(X_BF, cast(X_FP, model.dtype))
@@ -83,17 +84,17 @@ def wrenches_at_points(
     p: Float[Array, "n 3"], forces: Float[Array, "n 3"], moments: Float[Array, "n 3"] | None = None
 ) -> Float[Array, "n 6"]:
     """The wrenches, about the origin, of forces and moments on bodies at points p."""
-    turning = cross(p, forces)
+    about_origin = cross(p, forces)
     if moments is not None:
-        turning = turning + moments
-    return jnp.concatenate([forces, turning], axis=1)
+        about_origin = about_origin + moments
+    return jnp.concatenate([forces, about_origin], axis=1)
 
 
 def place_jacobians(model: Model, kinematics: Kinematics, places: Places) -> Float[Array, "n nv 6"]:
     """The Jacobians of n places in the axes of the places, with one row per entry of v."""
-    moves = model.topology.movers(places.bodies)
+    movers = model.topology.movers(places.bodies)  # for each place, the joints that move it
     columns = functools.partial(body_columns, model, kinematics)
-    return jax.vmap(columns)(moves, places.X.X_RF)
+    return jax.vmap(columns)(movers, places.X.X_RF)
 
 
 def bodies_of(model: Model, frames: Frames) -> np.ndarray:

@@ -121,5 +121,5 @@ def _parser() -> argparse.ArgumentParser:
         command.add_parser(commands)
     for command in commands.choices.values():
         # `parser` prints the usage of the command after an error.
-        command.set_defaults(parser=command, program=parser)
+        command.set_defaults(parser=command, main_parser=parser)
     return parser

@@ -13,8 +13,8 @@ import jax
 
 from .messages import error_message
 
-_FOLDER_NAME = "JAX_COMPILATION_CACHE_DIR"
-_SECONDS_NAME = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
+_FOLDER_VARIABLE = "JAX_COMPILATION_CACHE_DIR"
+_SECONDS_VARIABLE = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 
 
 def user_folder() -> Path:
@@ -47,7 +47,7 @@ def keep_programs(options: argparse.Namespace) -> None:
         jax.config.update("jax_enable_compilation_cache", False)
         return
     config: Any = jax.config  # its options have no annotations
-    chosen = _FOLDER_NAME in os.environ or config.jax_compilation_cache_dir
+    chosen = _FOLDER_VARIABLE in os.environ or config.jax_compilation_cache_dir
     if chosen or not config.jax_enable_compilation_cache:
         return
     try:
@@ -64,9 +64,9 @@ def keep_programs(options: argparse.Namespace) -> None:
     if made:
         print(
             f"jaxrbd: compiled programs are kept in {folder} for the next runs; --no-cache or "
-            f"another folder in {_FOLDER_NAME} changes this",
+            f"another folder in {_FOLDER_VARIABLE} changes this",
             file=sys.stderr,
         )
     jax.config.update("jax_compilation_cache_dir", str(folder))
-    if _SECONDS_NAME not in os.environ:  # keep the many small programs, too
+    if _SECONDS_VARIABLE not in os.environ:  # keep the many small programs, too
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)

@@ -38,8 +38,11 @@ def add_parser(commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the script, and return the exit status; `options.program`: the parser of `jaxrbd`."""
-    print(completion_script(options.program, options.shell))
+    """Print the script, and return the exit status.
+
+    `options.main_parser` is the parser of the command `jaxrbd`.
+    """
+    print(completion_script(options.main_parser, options.shell))
     return 0
 
 

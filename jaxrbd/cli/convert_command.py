@@ -85,7 +85,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _tendons(parts: dict[str, Any]) -> tuple[Tendon, ...]:
-    """The tendons in the parts of a robot, without rotation angles."""
+    """The tendons in the parts of a robot, which a URDF file cannot hold.
+
+    A `RotationAngle`, the limit of a spherical joint, is not among them: `run` only warns of it.
+    """
     found = parts.get("tendons")
     if not isinstance(found, Tendons):
         return ()

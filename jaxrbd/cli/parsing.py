@@ -93,15 +93,15 @@ def some_of(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
 
 
 def count(text: str) -> int:
-    """A whole number from 1 to 2**40. The arrays of larger counts exceed every memory."""
-    value = total(text)
+    """A whole number from 1 to 2**40, as the size of an array: larger arrays fit into no memory."""
+    value = whole_number(text)
     if value > 2**40:
         raise argparse.ArgumentTypeError(f"expected at most {2**40}, found {text}")
     return value
 
 
-def total(text: str) -> int:
-    """A whole number of 1 or more."""
+def whole_number(text: str) -> int:
+    """A whole number of 1 or more, without an upper bound."""
     value = _number(text, int, "a whole number")
     if value < 1:
         raise argparse.ArgumentTypeError(f"expected at least 1, found {text}")

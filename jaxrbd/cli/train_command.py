@@ -72,7 +72,7 @@ def add_parser(commands) -> None:
     )
     add(
         "--steps",
-        type=parsing.total,
+        type=parsing.whole_number,
         metavar="N",
         help="total number of steps, summed over all environments (default: depends on the task)",
     )

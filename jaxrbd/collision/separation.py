@@ -39,6 +39,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Float
 
+from .._math.cast import select
 from .._math.components import norm
 from .._math.linear import matmul
 from .._math.rules import custom_jvp, with_value
@@ -423,10 +424,7 @@ def _changed(
 ) -> _Search:
     """The searches of a block, changed where it is needed."""
 
-    def chosen(needed, new, old):
-        return jax.tree.map(partial(jnp.where, needed), new, old)
-
-    return jax.vmap(chosen)(needed, jax.vmap(change)(pair, search), search)
+    return jax.vmap(select)(needed, jax.vmap(change)(pair, search), search)
 
 
 def _with_first_direction(pair: CorePair, search: _Search) -> _Search:
@@ -442,7 +440,7 @@ def _with_first_direction(pair: CorePair, search: _Search) -> _Search:
         return following
     hopeless = pair.width(first) + _GAIN * size < search.width
     ended = search._replace(touch=search.best, next=jnp.full_like(search.next, _Next.END))
-    return jax.tree.map(partial(jnp.where, hopeless), ended, following)
+    return select(hopeless, ended, following)
 
 
 def _with_next_direction(pair: CorePair, search: _Search) -> _Search:
@@ -463,12 +461,12 @@ def _with_next_direction(pair: CorePair, search: _Search) -> _Search:
     ended = search._replace(next=jnp.full_like(search.next, _Next.END))
     if search.best is not None:
         improves = widths[0] > search.width
-        kept = jax.tree.map(partial(jnp.where, improves), touch, search.best)
+        kept = select(improves, touch, search.best)
         width = jnp.where(improves, widths[0], search.width)
         again = (width < -_DEEP * size) & (search.starts < _STARTS)
         following = jnp.where(again, _Next.FIRST_DIRECTION, _Next.END).astype(search.next.dtype)
         ended = search._replace(touch=kept, next=following, best=kept, width=width)
-    return jax.tree.map(partial(jnp.where, better), next_round, ended)
+    return select(better, next_round, ended)
 
 
 def _from_direction(pair: CorePair, search: _Search, touch: Touch) -> _Search:
@@ -500,7 +498,7 @@ def _with_nearest_points(pair: CorePair, search: _Search) -> _Search:
         touch=found, next=jnp.where(more, search.next, after), visits=search.visits + 1
     )
     ended = search.next == _Next.END
-    return jax.tree.map(partial(jnp.where, ended), search, found)
+    return select(ended, search, found)
 
 
 def _first_directions(pair: CorePair) -> Array:

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from ..joints import Prismatic, Revolute
-from ..model.description import Mimic
+from ..model.description import Mimic, inertia_about_com
 from .adapters import Unsupported
 from .robots import Robot
 
@@ -55,9 +55,7 @@ def about_com(inertia: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
     The position and the axes are in the link frame. `inertia` (10,): the parameters of a link with
     nonzero mass, as in `jaxrbd.model.Link`.
     """
-    mass, com, (xx, xy, yy, xz, yz, zz) = inertia[0], inertia[1:4] / inertia[0], inertia[4:]
-    I = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-    return float(mass), com, I - mass * (com @ com * np.eye(3) - np.outer(com, com))
+    return inertia_about_com(inertia)
 
 
 def _inertial(link: ElementTree.Element, inertia: np.ndarray) -> None:

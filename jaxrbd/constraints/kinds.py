@@ -68,11 +68,14 @@ class Constraint(eqx.Module):
     def position(self, model: Model, q: Float[Array, " nq"] | Kinematics) -> Float[Array, " m"]:
         """The values phi(q) (m,)."""
 
-    @abc.abstractmethod
     def wrenches(
         self, model: Model, q: Float[Array, " nq"] | Kinematics, multiplier: Float[Array, " m"]
     ) -> Float[Array, "nb 6"]:
-        """The constraint forces (nb, 6) on the bodies for multipliers (m,), in the body frames."""
+        """The constraint forces (nb, 6) on the bodies for multipliers (m,), in the body frames.
+
+        Raises ArgumentError for equations that are not between frames.
+        """
+        raise ArgumentError(f"{self!r} has no forces on bodies, expected a FrameConstraint")
 
 
 class Equation(Constraint):
@@ -116,9 +119,6 @@ class Equation(Constraint):
         bias = jax.jvp(rate, (jnp.zeros((), model.dtype),), (jnp.ones((), model.dtype),))[1]
         return ConstraintRows(moved(zero), jax.jacfwd(moved)(zero), bias)
 
-    def wrenches(self, model, q, multiplier):
-        raise ArgumentError(f"{self!r} has no forces on bodies, expected a FrameConstraint")
-
 
 class Nonholonomic(Constraint):
     """Equations `matrix(model, q) @ v = 0`, which restrict velocities but not the configuration.
@@ -149,9 +149,6 @@ class Nonholonomic(Constraint):
 
         bias = jax.jvp(rate, (jnp.zeros((), model.dtype),), (jnp.ones((), model.dtype),))[1]
         return ConstraintRows(self.position(model, q), self._matrix(model, q), bias)
-
-    def wrenches(self, model, q, multiplier):
-        raise ArgumentError(f"{self!r} has no forces on bodies, expected a FrameConstraint")
 
     def _matrix(self, model: Model, q: Array) -> Array:
         K = jnp.asarray(self.matrix(model, q))

@@ -47,11 +47,12 @@ def servo_of_actuators(
 
     An actuator applies the force `c - k x - d u` to its joint, its tendon or its transmission,
     where c, k and d are affine functions of the clipped control, x is the coordinate or the length,
-    and u is the rate of x. The `periods` of the actuators move the control according to the lengths
-    before the step. If the stiffness k or the damping d is not zero, the servo applies this force,
-    with the x and u after the step. Otherwise tau has the force c. So
-    `contact_step(..., tau, dt, servo=servo)` is stable for any gains. With the forces
-    `actuators(model, q, v, control)` in tau, it is stable only for small gains.
+    and u is the rate of x. A control with a period, such as an angle, is first moved by whole
+    periods, near to the length before the step (`periods` of `AffineActuators`). If the stiffness k
+    or the damping d is not zero, the servo applies this force, with the x and u after the step.
+    Otherwise tau has the force c. So `contact_step(..., tau, dt, servo=servo)` is stable for any
+    gains. With the forces `actuators(model, q, v, control)` in tau, it is stable only for small
+    gains.
 
     tau has the force of a muscle at the state before the step, and the servo changes it during the
     step, with the k and d of the tangent of the force. k is zero where a muscle pulls less if it
@@ -66,11 +67,11 @@ def servo_of_actuators(
     - a limited joint on which a tendon or another transmission acts;
     - a negative k or d. If k or d is traced and negative, the servo has NaN.
 
-    Traced limits are not checked. Then the lower limits of joints, the limits of joints on which
-    tendons or other transmissions act, the limits of joints and tendons with muscles, and all
-    limits of several actuators on one tendon are not used. Source: MuJoCo, chapter "Computation",
-    sections "Actuation model" and "Numerical integration" (in implicitfast, only the damping uses
-    the velocity after the step).
+    Traced limits are not checked, and some of them are not used: the lower limits of joints, the
+    limits of joints on which tendons or other transmissions act, the limits of joints and tendons
+    with muscles, and all limits of several actuators on one tendon. Source: MuJoCo, chapter
+    "Computation", sections "Actuation model" and "Numerical integration" (in implicitfast, only the
+    damping uses the velocity after the step).
     """
     arguments.require_type(actuators, "actuators", AffineActuators)
     _require_one_limit(actuators)
@@ -99,7 +100,8 @@ def servo_of_actuators(
     terms = gear[None] * (gain * control[:, None] + bias).T
     terms = terms * jnp.stack([jnp.ones_like(gear), -gear, -gear])
     c, k, d = jnp.zeros((3, outputs), model.dtype).at[:, place].add(terms)
-    explicit = damped = jnp.zeros(outputs, model.dtype)
+    # `explicit`: the forces of muscles before the step; `muscle_damping`: their d times u.
+    explicit = muscle_damping = jnp.zeros(outputs, model.dtype)
     limits = force_range
     if actuators.muscles is not None:
         if v is None:
@@ -110,7 +112,7 @@ def servo_of_actuators(
         forces = _muscle_tangents(actuators, gear * x[place], gear * u[place], control)
         forces = forces * jnp.stack([gear, -gear * gear, -gear * gear])
         explicit, k_m, d_m = jnp.zeros((3, outputs), model.dtype).at[:, place].add(forces)
-        c, k, d, damped = c + k_m * x, k + k_m, d + d_m, d_m * u
+        c, k, d, muscle_damping = c + k_m * x, k + k_m, d + d_m, d_m * u
         pulls = jnp.asarray(actuators.muscles.peak_force, model.dtype) > 0
         limits = jnp.where(pulls[:, None], jnp.asarray(UNBOUNDED, model.dtype), force_range)
     most = _times(jnp.abs(gear), limits[:, 1])
@@ -124,7 +126,8 @@ def servo_of_actuators(
     spring, damper = k != 0, (k == 0) & (d != 0)
     constant = jnp.where(spring | damper, 0, c)
     target = jnp.where(spring, c / jnp.where(spring, k, 1), 0)
-    rate = jnp.where(d != 0, (damped + jnp.where(damper, c, 0)) / jnp.where(d != 0, d, 1), 0)
+    damping_force = muscle_damping + jnp.where(damper, c, 0)
+    rate = jnp.where(d != 0, damping_force / jnp.where(d != 0, d, 1), 0)
 
     def dof_values(x: Array, rest: float = 0.0) -> Array:
         return jnp.asarray(values_of_dofs(owner, x[:n], n, "actuators", rest))
@@ -148,7 +151,7 @@ def servo_of_actuators(
 def servo_of_forces(
     force: Callable[[Array, Array], Array], model: Model, q: ArrayLike, v: ArrayLike
 ) -> tuple[Servo, Float[Array, " nv"]]:
-    """A servo and joint forces tau (nv,), which together act as any joint forces, stably.
+    """A servo and joint forces tau (nv,), which together apply the joint forces of a function.
 
     - `force`: a function of q (nq,) and v (nv,) that returns joint forces (nv,) in N or N m, such
       as a DC motor with its controller, or a neural network of an actuator;

@@ -38,8 +38,9 @@ def inverse_inertias(model: Model, scene: Scene) -> InverseInertias:
 
     For a point of a body with the Jacobian J, the mean over all directions of the inverse inertia
     is a third of the trace of `J M^-1 J^T`. The value of a sphere is the mean over all points of
-    the sphere. For a pair of shapes, a sphere around its centre takes the place of each shape, and
-    the value is the mean for the relative velocity of opposite points of the two spheres. A joint
+    the sphere. For a pair of shapes, each shape is replaced by a sphere around the centre of the
+    shape. The value of the pair is the mean of the inverse inertia for the relative velocity of
+    opposite points of the two spheres. A joint
     has one value per velocity: the diagonal entry of M^-1 or, for a joint that follows others, of
     `J M^-1 J^T`, with the derivative J of its velocities with respect to v.
 

@@ -19,7 +19,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from .._math.cast import cast
+from .._math.cast import cast, select
 from .._math.components import norm
 from .._math.linear import matmul
 from ..collision.distances import Batch, batches_of
@@ -236,7 +236,7 @@ def _patches(batch: Batch) -> PairContacts:
         else:
             contacts = _core_contacts(a, X_a, b, X_b, batch)
         other = PairContacts(contacts.distance, -contacts.gradient, contacts.b, contacts.a)
-        return jax.tree.map(lambda x, y: jnp.where(exchanged, y, x), contacts, other)
+        return select(exchanged, other, contacts)
 
     return jax.vmap(one)(batch.a, batch.X_a, batch.b, batch.X_b, batch.exchanged)
 

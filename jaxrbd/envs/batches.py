@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.sharding import Mesh
 from jax.typing import ArrayLike
 
+from .._math.cast import select
+from .._math.tiles import TILE, by_platform, in_tiles
 from ..errors import ArgumentError
 from ..model import arguments
 from ..model.names import described
 from ..sharding import over_devices
-from .environment import Env, Params, State, Wrapper, checked_env, where
+from .environment import Env, Params, State, Wrapper, checked_env
+
+# On a CPU, batches of environments with at least this many dofs are computed in tiles. The arrays
+# of a tile fit into the cache. Smaller robots have little work in each kernel of a tile.
+TILED_NV = 6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,10 +57,10 @@ class AutoReset(_Resetting):
         """The state after one step; see `auto_reset`."""
         after, new = self._after_and_new(params, state, action)
         return after._replace(
-            physics=where(after.done, new.physics, after.physics),
-            observation=where(after.done, new.observation, after.observation),
-            steps=where(after.done, new.steps, after.steps),
-            key=where(after.done, new.key, after.key),
+            physics=select(after.done, new.physics, after.physics),
+            observation=select(after.done, new.observation, after.observation),
+            steps=select(after.done, new.steps, after.steps),
+            key=select(after.done, new.key, after.key),
         )
 
 
@@ -63,7 +71,7 @@ class ResetNextStep(_Resetting):
     def step(self, params: Params, state: State, action: ArrayLike) -> State:
         """The state after one step, or at the start of a new episode if the last one ended."""
         after, new = self._after_and_new(params, state, action)
-        return where(state.done, new, after)
+        return select(state.done, new, after)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -133,30 +141,44 @@ class Vectorized(Wrapper):
     def _mapped(self, function: Callable[..., State]) -> Callable[..., State]:
         """`jax.vmap` of a function of the parameters and of arguments with one row per environment.
 
-        With a mesh, each device computes the rows of its environments.
+        With a mesh, each device computes the rows of its environments. A CPU computes large batches
+        in tiles.
         """
         axes, mesh = self.params_axes, self.mesh
 
         def run(params: Params, *rows: Any) -> State:
-            in_axes = (axes, *(0 for _ in rows))
-            if mesh is None:
-                return jax.vmap(function, in_axes)(params, *rows)
             varied, shared = (_parts(axes, params, batched) for batched in (True, False))
 
             def one(varied: Params, shared: Params, *rows: Any) -> State:
                 return function(_joined(axes, varied, shared), *rows)
 
             in_axes = (0, None, *(0 for _ in rows))
-            return over_devices(one, mesh, in_axes)(varied, shared, *rows)
+            if mesh is not None:
+                return over_devices(one, mesh, in_axes)(varied, shared, *rows)
+
+            def at_once(rows: tuple[Any, ...]) -> State:
+                return jax.vmap(one, in_axes)(rows[0], shared, *rows[1:])
+
+            if params.model.nv < TILED_NV or len(jax.tree.leaves(rows)[0]) <= TILE:
+                return at_once((varied, *rows))
+            in_tiles_of_64 = functools.partial(in_tiles, at_once)
+            return by_platform(in_tiles_of_64, at_once, (varied, *rows))
 
         return run
 
 
 def _parts(axes: Any, params: Params, batched: bool) -> Any:
-    """The leaves of the parameters with rows, or the leaves without rows; None in other places."""
-    return jax.tree.map(
-        lambda axis, x: x if (axis is not None) == batched else None, axes, params, is_leaf=_is_none
-    )
+    """The leaves of the parameters with rows, or the leaves without rows; None in other places.
+
+    The rows are the first axis of the leaves with rows.
+    """
+
+    def part(axis: int | None, x: Any) -> Any:
+        if (axis is not None) != batched:
+            return None
+        return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, axis, 0), x) if axis else x
+
+    return jax.tree.map(part, axes, params, is_leaf=_is_none)
 
 
 def _joined(axes: Any, varied: Any, shared: Any) -> Params:

@@ -20,6 +20,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, PRNGKeyArray, PyTree
 
+from .._math.cast import select
 from .._math.rules import changed_leaves, custom_jvp
 from ..errors import ArgumentError
 from ..joints import Joint
@@ -231,10 +232,10 @@ class Env(abc.ABC):
         key = arguments.typed_keys(state.key, "state.key", 0)
         key, motion_key, sensor_key = jax.random.split(key, 3)
         action_finite = _finite(action)
-        action = where(action_finite, action, jnp.zeros_like(action))
+        action = select(action_finite, action, jnp.zeros_like(action))
         physics = _apply(self.advance, params, state.physics, action, motion_key)
         physics_finite = action_finite & _finite(physics)
-        physics = where(physics_finite, physics, state.physics)
+        physics = select(physics_finite, physics, state.physics)
         terms = _apply(self._weighted, params, state.physics, action, physics)
         observation = _apply(self.observe, params, physics, sensor_key)
         diverged = ~(physics_finite & _finite((terms, observation)))
@@ -347,11 +348,6 @@ def plain_setting(x: Any) -> Any:
     return getattr(x, "__qualname__", type(x).__qualname__)
 
 
-def where(condition: Bool[Array, ""], first: Any, second: Any) -> Any:
-    """The first pytree if the condition holds, the second otherwise."""
-    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), first, second)
-
-
 @functools.partial(custom_jvp, nondiff_argnums=(0,))
 def _apply(function: Callable[..., Any], *operands: Any) -> Any:
     """The result of a function. If it is not finite, its derivatives are zero.
@@ -370,7 +366,7 @@ def _apply_derivative(
         lambda leaves: _arrays(function, *with_values(leaves)), leaves
     )
     zeros = jax.tree.map(jnp.zeros_like, changes)
-    return after, derivative(where(_finite(after), changes, zeros))
+    return after, derivative(select(_finite(after), changes, zeros))
 
 
 _apply.defjvp(_apply_derivative, symbolic_zeros=True)

@@ -62,7 +62,7 @@ class QuadrupedJoystick(legged.LeggedEnv):
 
 
 @dataclasses.dataclass(frozen=True)
-class QuadrupedTrot(legged.LeggedEnv):
+class QuadrupedTrot(QuadrupedJoystick):
     """The quadruped follows a random command, and its diagonal feet swing in turn.
 
     As `QuadrupedJoystick`, with the sine and the cosine of the phase of the gait at the end of the
@@ -71,11 +71,6 @@ class QuadrupedTrot(legged.LeggedEnv):
     of the period, and stay on the ground in the other half.
     """
 
-    episode_steps: int = 500
-    rough: bool = False
-    smoothing: float | None = None
-    action_size = 12
-    base = "trunk"
     phases = PHASES
 
     def default_params(self) -> legged.LeggedParams:

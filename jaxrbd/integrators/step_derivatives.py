@@ -57,14 +57,25 @@ def step_derivatives(
     tau, dt = arguments.velocity(model, tau, "tau"), arguments.number(model, dt, "dt")
     f_ext = None if f_ext is None else arguments.wrenches(model, f_ext)
 
-    def step(dq, v, tau):
+    def step(q, v, tau):
         def dynamics(q, v):
             return acceleration((model, f_ext), q, v, tau)
 
-        ends = integrator(model, dynamics, integrate(model, q, dq), v, dt)
+        return integrator(model, dynamics, q, v, dt)
+
+    return derivatives_of_step(model, step, q, v, tau)
+
+
+def derivatives_of_step(
+    model: Model, step: Callable[..., tuple[Array, Array]], q: Array, v: Array, tau: Array
+) -> StepDerivatives:
+    """The state (q, v) that `step(q, v, tau)` returns, and its derivatives by JAX."""
+
+    def end(dq, v, tau):
+        ends = step(integrate(model, q, dq), v, tau)
         return ends, ends
 
-    columns, (q_next, v_next) = jax.jacfwd(step, (0, 1, 2), has_aux=True)(jnp.zeros_like(v), v, tau)
+    columns, (q_next, v_next) = jax.jacfwd(end, (0, 1, 2), has_aux=True)(jnp.zeros_like(v), v, tau)
     dq, dv = (jnp.concatenate(blocks, axis=1) for blocks in columns)
     dq = jax.vmap(lambda q_dot: displacement.unchecked(model, q_next, q_dot), 1, 1)(dq)
     AB = jnp.concatenate([dq, dv])

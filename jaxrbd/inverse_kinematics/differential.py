@@ -42,9 +42,9 @@ def differential_inverse_kinematics(
 
     under `|v| <= velocity_limit`, under the position limits for `q + d`, and under the equations
     `K d = -gain phi` of the constraints. For a `Clearance`, the distance of a pair decreases by at
-    most `gain (distance - margin)`, to first order in d, and a distance below the margin increases
-    by at least this amount. So a robot comes to rest in front of an obstacle. A joint outside its
-    limits moves back to the limit, as fast as its velocity limit allows.
+    most `gain (distance - margin)`, to first order in d. A distance below the margin increases by
+    at least `gain (margin - distance)`. So a robot comes to rest in front of an obstacle. A joint
+    outside its limits moves back to the limit, as fast as its velocity limit allows.
 
     - `q` (nq,); `tasks`: as for `inverse_kinematics`, and a `constraints.Nonholonomic` is accepted;
     - `dt`: the time step in s, above 0;
@@ -129,8 +129,8 @@ def _velocity(
     return jnp.where(valid, minimise(qp, number_of_inequalities(tasks)) / dt, jnp.nan)
 
 
-class Change(NamedTuple):
-    """The largest `acceleration` (nv,), and the velocity of the step before, `previous` (nv,)."""
+class VelocityChange(NamedTuple):
+    """Limits of the change of v: the `acceleration` (nv,), and `previous` (nv,), the last v."""
 
     acceleration: Float[Array, " nv"]
     previous: Float[Array, " nv"]
@@ -138,7 +138,7 @@ class Change(NamedTuple):
 
 def _change(
     model: Model, acceleration_limit: ArrayLike | None, previous_velocity: ArrayLike | None
-) -> Change | None:
+) -> VelocityChange | None:
     if acceleration_limit is None or previous_velocity is None:
         return None
     acceleration = jnp.asarray(acceleration_limit, model.dtype)
@@ -146,7 +146,7 @@ def _change(
         acceleration = jnp.full(model.nv, acceleration)
     acceleration = arguments.velocity(model, acceleration, "acceleration_limit")
     previous = arguments.velocity(model, previous_velocity, "previous_velocity")
-    return Change(jnp.where(acceleration > 0, acceleration, jnp.nan), previous)
+    return VelocityChange(jnp.where(acceleration > 0, acceleration, jnp.nan), previous)
 
 
 def quadratic_program(
@@ -157,7 +157,7 @@ def quadratic_program(
     gain: Float[Array, ""],
     damping: Float[Array, ""],
     locked: np.ndarray,
-    change: Change | None = None,
+    change: VelocityChange | None = None,
 ) -> BoxQP:
     """The quadratic program of `differential_inverse_kinematics`, with `d = dt v` as unknown.
 
@@ -185,7 +185,7 @@ def _bounds(
     q: Float[Array, " nq"],
     dt: Float[Array, ""],
     locked: np.ndarray,
-    change: Change | None,
+    change: VelocityChange | None,
 ) -> tuple[Float[Array, " nv"], Float[Array, " nv"]]:
     """The least and the largest `dt v`; the least is larger if no velocity satisfies the limits."""
     limits = position_limits(model)

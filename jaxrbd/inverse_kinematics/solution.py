@@ -13,6 +13,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
+from .._math.cast import select
 from .._math.components import square_root
 from .._math.tiles import in_turn
 from ..actuators.joint_values import joints_of_dofs
@@ -43,8 +44,8 @@ from .tasks import (
 # three arms, nine of ten successful starts needed at most 24 steps.
 STEPS_OF_A_START = 32
 # Each random start is the best of this number of random configurations. One more configuration
-# costs about as much as half a step. Of 2,000 targets with 16 starts each, 1, 8 and 32
-# configurations per start left 5, 1 and 1 targets unreached (UR10), and 2, 1 and 0 (Panda).
+# costs about as much as half a step. With 16 starts per target, this many of 2,000 targets of a
+# UR10 were not reached: 5 with 1 configuration per start, 1 with 8, and 1 with 32. Panda: 2, 1, 0.
 DRAWS = 8
 # Limits further from 0 than this, in rad or m, do not give a start in the middle of the limits.
 FAR = 100.0
@@ -62,8 +63,8 @@ class IkSolution(NamedTuple):
 
     - `q` (nq,): the configuration, within the limits of the joints;
     - `error` (): `sqrt(sum of w e^2 over all tasks + sum of phi^2 over all constraints)`, with the
-      errors e and the weights w of the tasks, and the errors phi of the constraints. The lack of
-      distance of a pair of a `Clearance` is such a phi;
+      errors e and the weights w of the tasks, and the errors phi of the constraints. For each pair
+      of a `Clearance`, phi is the part of the margin that the distance lacks;
     - `errors`: the error of each task, `TaskErrors`;
     - `converged`: whether the errors of all constraints, and of all tasks but posture tasks, are
       within the tolerance;
@@ -194,16 +195,19 @@ def _solve(
     restart: bool,
 ) -> IkSolution:
     locks = np.array(locked, bool)
-    # With postures and constraints only, there is no target that a restart can reach.
+    # A posture task is a preference. With preferences, constraints and clearances only, there is no
+    # target that a restart could reach.
     with_targets = leading_entries(tasks) > 0 or bool(np.all(has_to_hold(tasks)))
     restart = restart and with_targets and max_iterations > STEPS_OF_A_START
-    find = functools.partial(_first_successful_attempt if restart else _near, locks, max_iterations)
+    find = functools.partial(
+        _first_successful_attempt if restart else _one_attempt, locks, max_iterations
+    )
     # On a CPU, the samples of a batch are computed one after the other.
     minimum = in_turn(find)(*lax.stop_gradient((model, tasks, q0, tolerance)))
     return _solution(model, tasks, q0, minimum, tolerance, locks)
 
 
-def _near(
+def _one_attempt(
     locked: np.ndarray,
     max_iterations: int,
     model: Model,
@@ -247,10 +251,10 @@ def _first_successful_attempt(
         )
         fresh = start(model, scaled, box, q, tolerance)
         continues = attempt == last_attempt
-        descent = jax.tree.map(lambda x, y: jnp.where(continues, x, y), first, fresh)
+        descent = select(continues, first, fresh)
         most = jnp.where(continues, max_iterations, STEPS_OF_A_START)
         descent = descend(model, scaled, box, descent, tolerance, most - descent.iterations)
-        first = jax.tree.map(lambda x, y: jnp.where(attempt == 0, x, y), descent, first)
+        first = select(attempt == 0, descent, first)
         minimum = prioritise(model, tasks, box, descent, tolerance, max_iterations)
         return attempt + 1, first, minimum
 
@@ -323,7 +327,7 @@ def _best_of_starts(
         drawn = jax.vmap(draw)(keys)
         least = jnp.argmin(jax.vmap(functools.partial(_total, tasks))(drawn))
         drawn = jax.tree.map(lambda x: x[least], drawn)
-        return jax.tree.map(lambda x, y: jnp.where(seed == 0, x, y), first_state, drawn)
+        return select(seed == 0, first_state, drawn)
 
     def attempt(seed, best):
         """The result of one start, and its rank: the least is the best.
@@ -362,9 +366,7 @@ def _best_of_starts(
         first_seed, found, rank = state
         new, new_rank = batch(first_seed, found[0])
         better = (first_seed == 0) | (new_rank < rank) | new[0].accurate
-        found, rank = jax.tree.map(
-            lambda x, y: jnp.where(better, x, y), (new, new_rank), (found, rank)
-        )
+        found, rank = select(better, (new, new_rank), (found, rank))
         return first_seed + width, found, rank
 
     _, minimum = _zeros(lambda: attempt(jnp.zeros((), jnp.int32), first_state)[0])
@@ -375,7 +377,7 @@ def _best_of_starts(
     last = prioritise(model, tasks, box, descent, tolerance, max_iterations)
     if minimum is None:
         return last
-    return jax.tree.map(lambda x, y: jnp.where(minimum.reached, x, y), minimum, last)
+    return select(minimum.reached, minimum, last)
 
 
 def _solution(
@@ -396,8 +398,8 @@ def _solution(
     violation = at_least(tasks, last.position)
     square = jnp.sum(last.weights * last.error**2) + jnp.sum(violation**2)
     largest = jnp.max(jnp.stack(errors)[:, has_to_hold(tasks)], initial=0)
-    # `accurate` compares entries of the errors with a share of the tolerance. So a norm may
-    # be larger than the tolerance by a rounding error.
+    # For `accurate`, each entry of an error is compared with the tolerance / sqrt(entries). So the
+    # norm of the error may be larger than the tolerance by a rounding error.
     converged = (largest <= tolerance * (1 + 1e-6)) & valid
     stationary = (minimum.stationary | minimum.accurate) & jnp.all(jnp.isfinite(q))
     return IkSolution(

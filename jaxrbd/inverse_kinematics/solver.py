@@ -32,12 +32,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Float, Int
 
+from .._math.cast import select
 from .._math.linear import matmul, solve_free
 from ..configuration import integrate
 from ..constraints import Constraint
@@ -231,7 +231,7 @@ def prioritise(
         reached=reached_before, stationary=state.stationary & ~reached_before, last_q=end.q
     )
     exact = Minimum(end.q, end.rows, force, reached, end.iterations, end.stationary, false, end.q)
-    return jax.tree.map(lambda x, y: jnp.where(reached, x, y), exact, unchanged)
+    return select(reached, exact, unchanged)
 
 
 def separated(tasks: Sequence[Task | Constraint], task_rows: Rows) -> Rows:
@@ -350,12 +350,10 @@ def _step(
     short = accepted & (jnp.max(jnp.abs(d), initial=0) <= SHORT)
     change = at_least(tasks, task_rows.position, -state.shift)
     shift = jnp.where(short, state.shift + change, state.shift)
-    q, task_rows = jax.tree.map(
-        lambda new, old: jnp.where(accepted, new, old), (q, task_rows), (state.q, state.rows)
-    )
+    q, task_rows = select(accepted, (q, task_rows), (state.q, state.rows))
     return Descent(
         jnp.where(stationary, state.q, q),
-        jax.tree.map(lambda new, old: jnp.where(stationary, old, new), task_rows, state.rows),
+        select(stationary, state.rows, task_rows),
         jnp.where(stationary, state.shift, shift),
         jnp.maximum(factor * state.damping, LEAST_DAMPING),
         state.iterations + 1,

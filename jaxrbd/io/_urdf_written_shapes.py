@@ -71,18 +71,18 @@ def add_shape(
     if isinstance(shape, Box | Cylinder) and shape.rounding != 0:
         raise refuse(f"a {type(shape).__name__} with a rounding")
     if isinstance(shape, Box):
-        ElementTree.SubElement(outer, "box", size=_text(*(2 * shape.half_sizes)))
+        ElementTree.SubElement(outer, "box", size=as_text(*(2 * shape.half_sizes)))
     elif isinstance(shape, Sphere):
-        ElementTree.SubElement(outer, "sphere", radius=_text(shape.radius))
+        ElementTree.SubElement(outer, "sphere", radius=as_text(shape.radius))
     elif isinstance(shape, Cylinder):
-        lengths = {"radius": _text(shape.radius), "length": _text(2 * shape.half_length)}
+        lengths = {"radius": as_text(shape.radius), "length": as_text(2 * shape.half_length)}
         ElementTree.SubElement(outer, "cylinder", lengths)
     elif isinstance(shape, MeshFile):
         if NOT_XML.search(shape.uri):
             raise refuse(f"the file {shape.uri!r} with a character that XML cannot hold")
         mesh = ElementTree.SubElement(outer, "mesh", filename=_filename(shape))
         if shape.scale != (1.0, 1.0, 1.0):
-            mesh.set("scale", _text(*shape.scale))
+            mesh.set("scale", as_text(*shape.scale))
     else:
         raise refuse("an Ellipsoid" if isinstance(shape, Ellipsoid) else "a Mesh")
     if geometry.color is None:
@@ -90,7 +90,7 @@ def add_shape(
     if element.tag == "collision":
         raise refuse("a colour")
     material = ElementTree.SubElement(element, "material", name=f"{link} {number}")
-    ElementTree.SubElement(material, "color", rgba=_text(*geometry.color))
+    ElementTree.SubElement(material, "color", rgba=as_text(*geometry.color))
 
 
 def _filename(mesh: MeshFile) -> str:
@@ -104,5 +104,6 @@ def _filename(mesh: MeshFile) -> str:
     return os.path.normpath(os.path.join(folder, mesh.uri))
 
 
-def _text(*numbers: Any) -> str:
+def as_text(*numbers: Any) -> str:
+    """Numbers as text, with all their digits."""
     return " ".join(repr(float(x)) for x in numbers)

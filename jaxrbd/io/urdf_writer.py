@@ -27,7 +27,7 @@ from ..model.description import Fixed, JointSpec, Link, Mimic, inertia_about_com
 from ..model.editing import describe
 from ..model.model import ROOT_JOINT
 from ._sealed import replace_file
-from ._urdf_written_shapes import NOT_XML, add_shape, written_shapes
+from ._urdf_written_shapes import NOT_XML, add_shape, as_text, written_shapes
 
 _ROOT_KINDS: dict[type, str] = {
     FreeFlyer: "free_flyer",
@@ -130,7 +130,7 @@ def urdf_text(
     links, joints, root_joint = _rooted(model, faults)
     if not geometry:
         links = [dataclasses.replace(link, visuals=(), collisions=()) for link in links]
-    joints = _arranged(model, links, joints, faults, reorder=reorder)
+    joints = _arranged(links, joints, faults, reorder=reorder)
     root = ElementTree.Element("robot", name=model.name)
     with faults.collected():
         _check_name(model.name, "robot")
@@ -204,7 +204,7 @@ def _rooted(model: Model, faults: _Faults) -> tuple[list[Link], list[JointSpec],
 
 
 def _arranged(
-    model: Model, links: list[Link], joints: list[JointSpec], faults: _Faults, *, reorder: bool
+    links: list[Link], joints: list[JointSpec], faults: _Faults, *, reorder: bool
 ) -> list[JointSpec]:
     """The joints, attached and named such that `load_urdf` reads them in the order of the model."""
     by_child = {joint.child: joint for joint in joints}
@@ -373,9 +373,9 @@ def _add_inertial(element: ElementTree.Element, link: Link) -> None:
     _, com, about_com = inertia_about_com(link.inertia)
     inertial = ElementTree.SubElement(element, "inertial")
     _add_origin(inertial, com, np.zeros(3))
-    ElementTree.SubElement(inertial, "mass", value=_text(mass))
+    ElementTree.SubElement(inertial, "mass", value=as_text(mass))
     entries = {
-        f"i{'xyz'[i]}{'xyz'[j]}": _text(about_com[i, j]) for i in range(3) for j in range(i, 3)
+        f"i{'xyz'[i]}{'xyz'[j]}": as_text(about_com[i, j]) for i in range(3) for j in range(i, 3)
     }
     ElementTree.SubElement(inertial, "inertia", entries)
 
@@ -431,7 +431,7 @@ def _add_joint_element(
     if kind in (Fixed, FreeFlyer, Planar):
         return
     kind_with_axis: Any = joint.kind
-    ElementTree.SubElement(element, "axis", xyz=_text(*np.asarray(kind_with_axis.axis)))
+    ElementTree.SubElement(element, "axis", xyz=as_text(*np.asarray(kind_with_axis.axis)))
     if limits:
         ElementTree.SubElement(element, "limit", limits)
     for field in ("damping", "friction"):
@@ -439,7 +439,7 @@ def _add_joint_element(
         _require(joint, field, np.isfinite(values) & (values >= 0), "a finite number of 0 or more")
     damping, friction = (np.max(x, initial=0.0) for x in (joint.damping, joint.friction))
     if damping or friction:
-        dynamics = {"damping": _text(damping), "friction": _text(friction)}
+        dynamics = {"damping": as_text(damping), "friction": as_text(friction)}
         ElementTree.SubElement(element, "dynamics", dynamics)
     if joint.mimic is not None:
         mimic = _linear(joint)
@@ -447,8 +447,8 @@ def _add_joint_element(
             element,
             "mimic",
             joint=mimic.joint,
-            multiplier=_text(mimic.multiplier),
-            offset=_text(mimic.offset),
+            multiplier=as_text(mimic.multiplier),
+            offset=as_text(mimic.offset),
         )
 
 
@@ -513,7 +513,7 @@ def _limits(joint: JointSpec, unlimited: float | None, faults: _Faults) -> dict[
             f"joint {joint.name!r}: unlimited={unlimited} is beyond its other position limit",
             joint=joint.name,
         )
-    return {name: _text(value) for name, value in values.items()}
+    return {name: as_text(value) for name, value in values.items()}
 
 
 def _refuse_limits_and_forces(joint: JointSpec, faults: _Faults) -> None:
@@ -573,7 +573,7 @@ def _number(x: Any) -> float:
 
 def _add_origin(parent: ElementTree.Element, xyz: np.ndarray, rpy: np.ndarray) -> None:
     if np.any(xyz) or np.any(rpy):
-        ElementTree.SubElement(parent, "origin", xyz=_text(*xyz), rpy=_text(*rpy))
+        ElementTree.SubElement(parent, "origin", xyz=as_text(*xyz), rpy=as_text(*rpy))
 
 
 def _roll_pitch_yaw(R: np.ndarray) -> np.ndarray:
@@ -587,7 +587,3 @@ def _roll_pitch_yaw(R: np.ndarray) -> np.ndarray:
     pitch = np.arctan2(-R[2, 0], c * R[0, 0] + s * R[1, 0])
     roll = np.arctan2(s * R[0, 2] - c * R[1, 2], c * R[1, 1] - s * R[0, 1])
     return np.array([roll, pitch, yaw])
-
-
-def _text(*numbers: float | np.floating) -> str:
-    return " ".join(repr(float(x)) for x in numbers)

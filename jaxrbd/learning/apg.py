@@ -28,6 +28,7 @@ from jaxtyping import Float, PRNGKeyArray
 from ..envs import State, Vectorized
 from ..envs.environment import Observation
 from ..model import arguments
+from . import rollouts
 from .networks import (
     ObservationStatistics,
     Policy,
@@ -54,7 +55,7 @@ class ApgState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Apg:
+class Apg(rollouts.WindowAlgorithm):
     """The settings of APG.
 
     - `batch`: the number n of environments; `horizon`: the number h of steps of a window;
@@ -88,11 +89,6 @@ class Apg:
         betas = arguments.parameter(self.betas, "betas", (2,))
         arguments.require(betas, lambda x: (x >= 0) & (x < 1), "betas", "numbers from 0 to below 1")
 
-    @property
-    def update_steps(self) -> int:
-        """The number of steps of all environments in one update."""
-        return self.batch * self.horizon
-
     def init(self, env: Vectorized, params: Any, key: PRNGKeyArray) -> ApgState:
         """The state before the first update."""
         key, policy_key, reset_key = jax.random.split(key, 3)
@@ -124,13 +120,7 @@ class Apg:
         (cost, (states, window)), gradient = jax.value_and_grad(loss, has_aux=True)(state.policy)
         step = self._adam().step(gradient, state.optimiser, state.policy)
         episodes = state.episodes.add(window)
-        metrics = {
-            "return": episodes.mean,
-            "reward": -cost,
-            "loss": cost,
-            "gradient_norm": step.gradient_norm,
-            "diverged": window.diverged_steps,
-        }
+        metrics = rollouts.metrics(window, episodes, cost, step.gradient_norm)
         statistics = with_observations(state.statistics, window.observation)
         return ApgState(step.params, step.state, statistics, states, episodes, key), metrics
 
@@ -152,11 +142,6 @@ class Apg:
 
         states, window = roll(env, params, state.states, actions, noise)
         return -jnp.mean(window.reward), (states, window)
-
-    def deterministic(self, state: ApgState, observation: Observation) -> Float[Array, "... k"]:
-        """The actions of the policy without noise."""
-        noise = jnp.zeros_like(state.policy.log_std)
-        return act(state.policy, state.statistics, observation, noise, self.policy_observation)
 
     def _adam(self) -> Adam:
         return Adam(self.learning_rate, self.last_learning_rate, self.updates, 1.0, *self.betas)

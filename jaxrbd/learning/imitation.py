@@ -31,7 +31,7 @@ from ..envs import State, Vectorized
 from ..envs.environment import Observation
 from ..errors import ArgumentError
 from ..model import arguments
-from . import networks
+from . import networks, rollouts
 from .networks import Policy, PolicyNetwork, act, new_policy, no_statistics, with_observations
 from .optimiser import Adam
 from .rollouts import Episodes, check_numbers, check_parts, empty_episodes, roll, shuffled, start
@@ -49,7 +49,7 @@ class ImitationState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Imitation:
+class Imitation(rollouts.WindowAlgorithm):
     """The settings of an imitation.
 
     - `teacher`: a function from observations (..., m) to actions (..., k), such as the `policy()`
@@ -85,11 +85,6 @@ class Imitation:
                 raise ArgumentError(f"{name} is {function!r}, expected a function of observations")
         check_parts(self, "minibatches", "epochs", "updates")
         check_numbers(self)
-
-    @property
-    def update_steps(self) -> int:
-        """The number of steps of all environments in one update."""
-        return self.batch * self.horizon
 
     def init(self, env: Vectorized, params: Any, key: PRNGKeyArray) -> ImitationState:
         """The state before the first update.
@@ -150,36 +145,20 @@ class Imitation:
             reported = {"weights": jnp.where(valid, jnp.mean(weights), jnp.nan)}
             weights = jnp.where(valid, weights, 0)  # so no other metric is NaN
 
-        def step(carry: tuple, rows: Array) -> tuple[tuple, tuple[Array, Array]]:
-            mean, optimiser = carry
-
-            def loss(mean: Any) -> Array:
-                policy = state.policy._replace(mean=mean)
-                samples = jax.tree.map(lambda x: x[rows], observations)
-                no_noise = jnp.zeros((len(rows), k), dtype)
-                found = act(policy, statistics, samples, no_noise, self.policy_observation)
-                w, error = weights[rows], (found - targets[rows]) ** 2
-                # If all weights of a sample are 0, its error is 0, not NaN.
-                total = jnp.maximum(jnp.sum(w, axis=1), jnp.finfo(dtype).tiny)
-                return jnp.mean(jnp.sum(w * error, axis=1) / total)
-
-            error, gradient = jax.value_and_grad(loss)(mean)
-            found = self._adam().step(gradient, optimiser, mean)
-            return (found.params, found.state), (error, found.gradient_norm)
+        def loss(mean: Any, rows: Array) -> Array:
+            policy = state.policy._replace(mean=mean)
+            samples = jax.tree.map(lambda x: x[rows], observations)
+            no_noise = jnp.zeros((len(rows), k), dtype)
+            found = act(policy, statistics, samples, no_noise, self.policy_observation)
+            w, error = weights[rows], (found - targets[rows]) ** 2
+            # If all weights of a sample are 0, its error is 0, not NaN.
+            total = jnp.maximum(jnp.sum(w, axis=1), jnp.finfo(dtype).tiny)
+            return jnp.mean(jnp.sum(w * error, axis=1) / total)
 
         rows = shuffled(order_key, len(targets), self.epochs, self.minibatches)
-        (mean, optimiser), (errors, norms) = lax.scan(
-            step, (state.policy.mean, state.optimiser), rows
-        )
+        found = self._adam().fit(loss, state.policy.mean, state.optimiser, rows)
+        (mean, optimiser), (errors, norms) = found
         episodes = state.episodes.add(window)
-        metrics = {
-            "return": episodes.mean,
-            "reward": jnp.mean(window.reward),
-            "loss": errors[-1],
-            "gradient_norm": norms[-1],
-            "diverged": window.diverged_steps,
-            **reported,
-        }
         return ImitationState(
             policy=state.policy._replace(mean=mean),
             optimiser=optimiser,
@@ -187,14 +166,7 @@ class Imitation:
             states=states,
             episodes=episodes,
             key=key,
-        ), metrics
-
-    def deterministic(
-        self, state: ImitationState, observation: Observation
-    ) -> Float[Array, "... k"]:
-        """The actions of the student without noise."""
-        noise = jnp.zeros_like(state.policy.log_std)
-        return act(state.policy, state.statistics, observation, noise, self.policy_observation)
+        ), rollouts.metrics(window, episodes, errors[-1], norms[-1], **reported)
 
     def _result(self, name: str, observation: Observation, shape: tuple[int, int]) -> Array:
         """The result of `teacher` or `weights`, one row per observation."""

@@ -55,7 +55,8 @@ def apply(layers: Any, x: Float[Array, "... m"]) -> Float[Array, "... n"]:
     `layers`: a `Network`, with the activation function elu between its layers, or another network
     that a `PolicyNetwork` makes.
     """
-    if callable(layers):  # also a named tuple with `__call__`
+    # A network of a `PolicyNetwork` may be a tuple too, so `__call__` decides.
+    if callable(layers):
         return cast("Callable[[Array], Array]", layers)(x)
     for layer in layers[:-1]:
         x = jax.nn.elu(plus(x @ layer.weight, layer.bias))
@@ -65,7 +66,8 @@ def apply(layers: Any, x: Float[Array, "... m"]) -> Float[Array, "... n"]:
 class Statistics(NamedTuple):
     """The mean and the variance of all observations up to now, (n,) each, and their number.
 
-    The start values are the number 1e-4, the mean 0 and the variance 1.
+    The statistics start with the mean 0 and the variance 1, as if from 1e-4 observations. So the
+    first observations replace them.
     """
 
     samples: Float[Array, ""]
@@ -195,18 +197,19 @@ def new_policy(
                 f"policy_network makes a network with a leaf of {jnp.result_type(leaf)}, expected "
                 f"{jnp.dtype(dtype)}, the dtype of the environment"
             )
-    one = jax.ShapeDtypeStruct((2, sizes[0]), dtype)
+    two_observations = jax.ShapeDtypeStruct((2, sizes[0]), dtype)
     try:
-        found = jax.tree.map(jnp.shape, jax.eval_shape(apply, mean, one))
+        found = jax.tree.map(jnp.shape, jax.eval_shape(apply, mean, two_observations))
     except (AttributeError, IndexError, TypeError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise ArgumentError(
-            f"policy_network makes a network that fails for observations {one.shape}: {reason}"
+            f"policy_network makes a network that fails for observations "
+            f"{two_observations.shape}: {reason}"
         ) from error
     if found != (2, sizes[-1]):
         raise ArgumentError(
             f"policy_network makes a network that returns the shape {found} for observations "
-            f"{one.shape}, expected {(2, sizes[-1])}"
+            f"{two_observations.shape}, expected {(2, sizes[-1])}"
         )
     return Policy(mean, jnp.full(sizes[-1], log_std, dtype))
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
-from jaxtyping import Float
+from jax import Array, lax
+from jaxtyping import Float, Int
 
 from ..errors import ArgumentError, installation
 
@@ -46,6 +47,23 @@ class Adam(NamedTuple):
         with jax.numpy_dtype_promotion("standard"):  # optax multiplies floats with its counter
             changes, state = self._chain().update(gradient, state, params)
             return Update(optax.apply_updates(params, changes), state, norm)
+
+    def fit(
+        self, loss: Callable[[Any, Array], Array], params: Any, state: Any, rows: Int[Array, "m k"]
+    ) -> tuple[tuple[Any, Any], tuple[Float[Array, " m"], Float[Array, " m"]]]:
+        """One step per row along the gradient of `loss(params, row)`, with respect to `params`.
+
+        Returns the parameters and the state of the optimiser after the steps, and for each step the
+        loss and the norm of the gradient.
+        """
+
+        def step(carry: tuple, row: Array) -> tuple[tuple, tuple[Array, Array]]:
+            params, state = carry
+            cost, gradient = jax.value_and_grad(loss)(params, row)
+            update = self.step(gradient, state, params)
+            return (update.params, update.state), (cost, update.gradient_norm)
+
+        return lax.scan(step, (params, state), rows)
 
     def progress(self, state: Any) -> Float[Array, ""]:
         """The share of the steps up to now among all `updates` steps, at most 1."""

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 from jaxtyping import Float, PRNGKeyArray
 
 from .._math.ranks import plus, times
@@ -51,10 +51,12 @@ from .networks import (
 from .optimiser import Adam
 from .rollouts import (
     Episodes,
+    WindowAlgorithm,
     check_numbers,
     check_parts,
     empty_episodes,
     lambda_returns,
+    metrics,
     roll,
     shuffled,
     start,
@@ -87,7 +89,7 @@ class Samples(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Ppo:
+class Ppo(WindowAlgorithm):
     """The settings of PPO.
 
     - `batch`: the number n of environments; `horizon`: the number h of steps per environment and
@@ -127,11 +129,6 @@ class Ppo:
     def __post_init__(self):
         check_parts(self, "minibatches", "epochs", "updates")
         check_numbers(self)
-
-    @property
-    def update_steps(self) -> int:
-        """The number of steps of all environments in one update."""
-        return self.batch * self.horizon
 
     def init(self, env: Vectorized, params: Any, key: PRNGKeyArray) -> PpoState:
         """The state before the first update. `params`: the parameters of the environments."""
@@ -186,26 +183,17 @@ class Ppo:
         )
         samples = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), samples)
 
-        def step(carry: tuple, rows: Array) -> tuple[tuple, tuple[Array, Array]]:
-            networks, optimiser = carry
-            part = jax.tree.map(lambda x: x[rows], samples)
-            cost, gradient = jax.value_and_grad(self.loss)(networks, part)
-            update = self._adam().step(gradient, optimiser, networks)
-            return (update.params, update.state), (cost, update.gradient_norm)
+        def loss(networks: tuple[Policy, Network], rows: Array) -> Array:
+            return self.loss(networks, jax.tree.map(lambda x: x[rows], samples))
 
         rows = shuffled(order_key, self.update_steps, self.epochs, self.minibatches)
-        carry = (state.policy, state.critic), state.optimiser
-        ((policy, critic), optimiser), (costs, norms) = lax.scan(step, carry, rows)
+        networks = state.policy, state.critic
+        found = self._adam().fit(loss, networks, state.optimiser, rows)
+        ((policy, critic), optimiser), (costs, norms) = found
         episodes = state.episodes.add(window)
-        metrics = {
-            "return": episodes.mean,
-            "reward": jnp.mean(window.reward),
-            "loss": jnp.mean(costs),
-            "gradient_norm": jnp.mean(norms),
-            "diverged": window.diverged_steps,
-        }
         statistics = with_observations(state.statistics, window.observation)
-        return PpoState(policy, critic, optimiser, statistics, states, episodes, key), metrics
+        after = PpoState(policy, critic, optimiser, statistics, states, episodes, key)
+        return after, metrics(window, episodes, jnp.mean(costs), jnp.mean(norms))
 
     def loss(self, networks: tuple[Policy, Network], samples: Samples) -> Float[Array, ""]:
         """The loss L of the policy and the critic for some samples."""
@@ -219,11 +207,6 @@ class Ppo:
         entropy = jnp.sum(policy.log_std)  # up to a constant
         critic_cost = self.critic_weight * jnp.mean(error * error) / 2
         return -jnp.mean(gain) + critic_cost - self.entropy_weight * entropy
-
-    def deterministic(self, state: PpoState, observation: Observation) -> Float[Array, "... k"]:
-        """The actions of the policy without noise."""
-        noise = jnp.zeros_like(state.policy.log_std)
-        return act(state.policy, state.statistics, observation, noise, self.policy_observation)
 
     def _adam(self) -> Adam:
         steps = self.updates * self.epochs * self.minibatches

@@ -16,6 +16,7 @@ from ..envs import State, Vectorized
 from ..envs.environment import Observation
 from ..errors import ArgumentError
 from ..model import arguments
+from .networks import act
 
 
 class Window(NamedTuple):
@@ -199,6 +200,24 @@ def lambda_returns(
     return lax.scan(step, jnp.zeros_like(next_values[0]), rows, reverse=True)[1]
 
 
+class WindowAlgorithm:
+    """The base of the algorithms, which simulate n environments for h steps per update."""
+
+    batch: int
+    horizon: int
+    policy_observation: str | None
+
+    @property
+    def update_steps(self) -> int:
+        """The number of steps of all environments in one update."""
+        return self.batch * self.horizon
+
+    def deterministic(self, state: Any, observation: Observation) -> Float[Array, "... k"]:
+        """The actions of the policy without noise; `state`: the state of the algorithm."""
+        noise = jnp.zeros_like(state.policy.log_std)
+        return act(state.policy, state.statistics, observation, noise, self.policy_observation)
+
+
 class Episodes(NamedTuple):
     """The returns of the current episodes up to now (n,), and the mean return of ended episodes.
 
@@ -221,6 +240,20 @@ class Episodes(NamedTuple):
         ended = jnp.sum(window.done).astype(totals.dtype)
         mean = jnp.sum(jnp.where(window.done, totals, 0)) / jnp.maximum(ended, 1)
         return Episodes(current, jnp.where(ended > 0, mean, self.mean))
+
+
+def metrics(
+    window: Window, episodes: Episodes, loss: Array, gradient_norm: Array, **more: Array
+) -> dict[str, Float[Array, ""]]:
+    """The metrics of an update; `episodes`: after the window; `more`: of one algorithm only."""
+    return {
+        "return": episodes.mean,
+        "reward": jnp.mean(window.reward),
+        "loss": loss,
+        "gradient_norm": gradient_norm,
+        "diverged": window.diverged_steps,
+        **more,
+    }
 
 
 def empty_episodes(size: int, dtype: Any) -> Episodes:

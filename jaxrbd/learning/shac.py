@@ -23,6 +23,7 @@ learning with parallel differentiable simulation, algorithm 1. Defaults: as for 
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -54,7 +55,7 @@ class ShacState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Shac:
+class Shac(rollouts.WindowAlgorithm):
     """The settings of SHAC.
 
     - `batch`: the number n of environments; `horizon`: the number h of steps of a window;
@@ -98,11 +99,6 @@ class Shac:
     def __post_init__(self):
         rollouts.check_parts(self, "critic_minibatches", "critic_epochs", "updates")
         rollouts.check_numbers(self)
-
-    @property
-    def update_steps(self) -> int:
-        """The number of steps of all environments in one update."""
-        return self.batch * self.horizon
 
     def init(self, env: Vectorized, params: Any, key: PRNGKeyArray) -> ShacState:
         """The state before the first update.
@@ -160,14 +156,6 @@ class Shac:
             lambda old, new: share * old + (1 - share) * new, state.target_critic, critic
         )
         episodes = state.episodes.add(window)
-        metrics = {
-            "return": episodes.mean,
-            "reward": jnp.mean(window.reward),
-            "loss": cost,
-            "critic_loss": error,
-            "gradient_norm": actor.gradient_norm,
-            "diverged": window.diverged_steps,
-        }
         return ShacState(
             policy=actor.params,
             critic=critic,
@@ -178,7 +166,7 @@ class Shac:
             states=states,
             episodes=episodes,
             key=key,
-        ), metrics
+        ), rollouts.metrics(window, episodes, cost, actor.gradient_norm, critic_loss=error)
 
     def actor_loss(
         self,
@@ -205,20 +193,14 @@ class Shac:
         )
         later = jnp.where(window.last & ~window.terminated, later, 0)
         total = jnp.sum(weights * (window.reward + self.discount * later))
-        return -total / (self.batch * self.horizon), (states, window)
+        return -total / self.update_steps, (states, window)
 
     def deterministic(self, state: ShacState, observation: Observation) -> Float[Array, "... k"]:
         """The actions of the policy without noise; with a mirror, as in `mirror.better_side`."""
-        noise = jnp.zeros_like(state.policy.log_std)
-
-        def actions(x: Observation) -> Array:
-            return act(state.policy, state.statistics, x, noise, self.policy_observation)
-
-        def returns(x: Array) -> Array:
-            return values(state.critic, state.statistics, x)
-
+        actions = partial(super().deterministic, state)
         if not self.mirror_observation:
             return actions(observation)
+        returns = partial(values, state.critic, state.statistics)
         signs = self.mirror_observation, self.mirror_action
         return better_side(actions, returns, observation, *signs)
 
@@ -231,15 +213,9 @@ class Shac:
         def loss(critic: Network, rows: Array) -> Array:
             return jnp.mean((apply(critic, x[rows])[..., 0] - y[rows]) ** 2)
 
-        def step(carry: tuple, rows: Array) -> tuple[tuple, Array]:
-            critic, optimiser = carry
-            error, gradient = jax.value_and_grad(loss)(critic, rows)
-            update = self._critic_adam().step(gradient, optimiser, critic)
-            return (update.params, update.state), error
-
         rows = rollouts.shuffled(key, y.size, self.critic_epochs, self.critic_minibatches)
-        initial = state.critic, state.critic_optimiser
-        (critic, optimiser), errors = lax.scan(step, initial, rows)
+        found = self._critic_adam().fit(loss, state.critic, state.critic_optimiser, rows)
+        (critic, optimiser), (errors, _) = found
         return critic, optimiser, errors[-1]
 
     def _adam(self) -> Adam:

@@ -33,6 +33,7 @@ from .parameters import (
     Parameter as Parameter,
     as_array as as_array,
     entries as entries,
+    floats as floats,
     names as names,
     parameter as parameter,
     pose_parameter as pose_parameter,
@@ -41,6 +42,7 @@ from .parameters import (
     require_direction as require_direction,
     require_type as require_type,
     sequence as sequence,
+    text as text,
 )
 
 

@@ -191,7 +191,7 @@ def link_inertia(
 
 def inertia_about_com(inertia: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
     """The arguments of `link_inertia` for the ten parameters (10,): mass, com and inertia_com."""
-    mass, h, (xx, xy, yy, xz, yz, zz) = inertia[0], inertia[1:4], inertia[4:]
+    mass, h, (xx, xy, yy, xz, yz, zz) = float(inertia[0]), inertia[1:4], inertia[4:]
     c = h / mass if mass else h
     about_origin = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
     return mass, c, about_origin - mass * (c @ c * np.eye(3) - np.outer(c, c))

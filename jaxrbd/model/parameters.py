@@ -77,6 +77,16 @@ def as_array(x: ArrayLike | Sequence, name: str) -> Array:
     raise ArgumentError(f"{name} is {x!r}, expected an array")
 
 
+def floats(x: ArrayLike | Sequence, name: str, shape: tuple[int, ...]) -> Array:
+    """`x` as an array of JAX; raises ArgumentError for another shape, and a dtype but floats."""
+    array = as_array(x, name)
+    if array.shape != shape or not jnp.issubdtype(array.dtype, jnp.floating):
+        raise ArgumentError(
+            f"{name} has shape {array.shape} and dtype {array.dtype}, expected {shape} of floats"
+        )
+    return array
+
+
 def real_array(x: ArrayLike | Sequence, name: str, dtype: Any) -> Array:
     """`x` as an array of JAX of the given dtype.
 
@@ -114,6 +124,13 @@ def _fits(found: tuple[int, ...], shape: Shape) -> bool:
 def _in_symbols(shape: Shape) -> str:
     """A shape for a message; for example "(n, 3)" for (None, 3)."""
     return str(tuple("n" if n is None else n for n in shape)).replace("'", "")
+
+
+def text(x: str, name: str) -> str:
+    """The text. Raises ArgumentError for another object."""
+    if not isinstance(x, str):
+        raise ArgumentError(f"{name} is {x!r}, expected a name")
+    return x
 
 
 def entries(x: Any) -> tuple[Any, ...] | None:

@@ -39,7 +39,7 @@ from .._math.components import norm
 from .._math.linear import matmul
 from .._math.rules import changed_leaves, custom_jvp
 from ..algorithms.kinematics import forward_kinematics
-from ..configuration import configuration_rate, displacement, integrate
+from ..configuration import configuration_rate, displacement
 from ..contact import (
     ContactStep,
     Scene,
@@ -52,6 +52,7 @@ from ..contact.contacts import find_contacts
 from ..contact.joint_terms import require_servo
 from ..errors import ArgumentError
 from ..integrators import StepDerivatives, rollout
+from ..integrators.step_derivatives import derivatives_of_step
 from ..model import Model, arguments
 from .problem import Problem, checked_dofs, force_of_controls, positive_number, state_pair
 from .solution import Solution, check_functions, solve, states_and_controls
@@ -248,19 +249,11 @@ def _derivatives(options: StepOptions, q: Array, v: Array, tau: Array) -> StepDe
 @_derivatives.defjvp
 def _(primals, tangents):
     def by_jax(options, q, v, tau):
-        model = options.model
+        def step(q, v, tau):
+            found = options.step(q, v, tau)
+            return found.q, found.v
 
-        def end(dq, v, tau):
-            found = options.step(integrate(model, q, dq), v, tau)
-            ends = found.q, found.v
-            return ends, ends
-
-        zero = jnp.zeros_like(v)
-        columns, (q_next, v_next) = jax.jacfwd(end, (0, 1, 2), has_aux=True)(zero, v, tau)
-        dq, dv = (jnp.concatenate(blocks, axis=1) for blocks in columns)
-        dq = jax.vmap(lambda q_dot: displacement.unchecked(model, q_next, q_dot), 1, 1)(dq)
-        AB = jnp.concatenate([dq, dv])
-        return StepDerivatives(q_next, v_next, AB[:, : 2 * model.nv], AB[:, 2 * model.nv :])
+        return derivatives_of_step(options.model, step, q, v, tau)
 
     return jax.jvp(by_jax, primals, tangents)
 

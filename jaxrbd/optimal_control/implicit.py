@@ -32,6 +32,7 @@ from jax import Array, lax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import PyTree
 
+from .._math.cast import select
 from .._math.linear import einsum, matmul
 from .._math.rules import changed_leaves, custom_jvp
 from .bounded_step import clamped
@@ -264,7 +265,7 @@ def _solved(system: System, right: Unknowns) -> Unknowns:
             rest = residual(new)
             error = largest(*rest)
             halved, better = error < 0.5 * state.error, error < state.error
-            w = jax.tree.map(lambda new, old: jnp.where(better, new, old), new, state.w)
+            w = select(better, new, state.w)
             return Refinement(w, rest, error, halved, state.number + 1)
 
         rest = residual(found)

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import PyTree
 
+from .._math.cast import select
 from .._math.linear import einsum
 from .lqr import LqrSolution, LqrStages
 from .penalty import Penalty
@@ -121,9 +122,7 @@ def line_search(
 
     def trial(before: Trial) -> Trial:
         factor = jnp.where(before.factor > LEAST_FACTOR, before.factor / 2, 0)
-        states, controls = jax.tree.map(
-            lambda new, old: jnp.where(factor > 0, new, old), move(factor), (xs, us)
-        )
+        states, controls = select(factor > 0, move(factor), (xs, us))
         values, linear = evaluate(states, controls)
         found = _merit(values, solution, merit.rho, penalty)
         enough = found <= merit.value + ARMIJO * factor * merit.slope + merit.rounding

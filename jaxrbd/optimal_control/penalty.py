@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
+from .._math.cast import select
 from .stages import Multipliers, Residuals, Values, largest
 
 # The constraints improve if their largest violation decreases to this fraction.
@@ -95,7 +95,7 @@ def updated_penalty(
     lower = jnp.maximum(MU_FACTOR * mu, LEAST_MU)
     smaller = jnp.maximum(tolerance, TOLERANCE_FACTOR * penalty.tolerance)
     return Penalty(
-        jax.tree.map(lambda new, old: jnp.where(stationary, new, old), estimates, old),
+        select(stationary, estimates, old),
         jnp.where(stationary & ~better, lower, mu),
         jnp.where(stationary, smaller, penalty.tolerance),
         jnp.where(stationary, violation, penalty.violation),

@@ -26,11 +26,11 @@ import enum
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import PyTree
 
+from .._math.cast import select
 from .bounded_step import LARGEST_SHIFT, Step, bounded_step, next_start
 from .line_search import Merit, Trial, feedback_motion, line_search, linear_motion, merit_of_step
 from .lqr import LqrSolution
@@ -232,7 +232,7 @@ class Solver(NamedTuple):
         def iterate_unfinished(state, _):
             running = unfinished(state)
             new = self.iterate(state)
-            return jax.tree.map(lambda new, old: jnp.where(running, new, old), new, state), None
+            return select(running, new, state), None
 
         def with_one_rollout(state):
             def linear_or_feedback(state):
@@ -270,7 +270,7 @@ class Solver(NamedTuple):
         failed &= (state.steps > 0) & (state.steps < settings.iterations)
         slow = linear & (state.status == RUNNING) & (state.steps >= settings.linear_iterations)
         restarted = start._replace(steps=state.steps, history=state.history)
-        state = jax.tree.map(lambda new, old: jnp.where(failed, new, old), restarted, state)
+        state = select(failed, restarted, state)
         return state._replace(feedback=state.feedback | failed | slow)
 
     def iterate(self, state: Iterate) -> Iterate:
@@ -328,11 +328,7 @@ class Solver(NamedTuple):
         status = jnp.where(finite, status, int(Status.FAILED))
 
         # A converged solve returns the estimates, because its residuals belong to them.
-        multipliers = jax.tree.map(
-            lambda estimate, updated: jnp.where(converged, estimate, updated),
-            estimates,
-            new.multipliers,
-        )
+        multipliers = select(converged, estimates, new.multipliers)
         row = jnp.stack([cost, *found, jnp.zeros_like(cost), step.shift, new.mu])
         return Iterate(
             steps=steps + 1,

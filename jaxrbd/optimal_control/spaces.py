@@ -72,12 +72,7 @@ class VectorSpace(Space):
         return self.checked(x1, "x1") - self.checked(x0, "x0")
 
     def checked(self, x, name):
-        x = arguments.as_array(x, name)
-        if x.shape != (self.size,) or not jnp.issubdtype(x.dtype, jnp.floating):
-            raise ArgumentError(
-                f"{name} has shape {x.shape} and dtype {x.dtype}, expected ({self.size},) of floats"
-            )
-        return x
+        return arguments.floats(x, name, (self.size,))
 
 
 class RobotStateSpace(Space):

@@ -63,7 +63,7 @@ class Sensor(eqx.Module):
             )
         if not 0 <= noise < np.inf:
             raise ArgumentError(f"noise of sensor {name!r} is {noise}, expected finite, 0 or more")
-        self.name, self.quantity = _text(name, "name"), quantity
+        self.name, self.quantity = arguments.text(name, "name"), quantity
         self.cutoff, self.noise = cutoff, noise
 
     @property
@@ -183,7 +183,7 @@ class JointSensor(Sensor):
         self, name: str, quantity: str, joint: str, *, cutoff: float = np.inf, noise: float = 0.0
     ):
         self._describe(name, quantity, cutoff, noise)
-        self.joint = _text(joint, "joint")
+        self.joint = arguments.text(joint, "joint")
 
 
 class TendonSensor(Sensor):
@@ -205,7 +205,7 @@ class TendonSensor(Sensor):
         self, name: str, quantity: str, tendon: str, *, cutoff: float = np.inf, noise: float = 0.0
     ):
         self._describe(name, quantity, cutoff, noise)
-        self.tendon = _text(tendon, "tendon")
+        self.tendon = arguments.text(tendon, "tendon")
 
 
 class ActuatorSensor(Sensor):
@@ -222,7 +222,7 @@ class ActuatorSensor(Sensor):
         self, name: str, quantity: str, actuator: str, *, cutoff: float = np.inf, noise: float = 0.0
     ):
         self._describe(name, quantity, cutoff, noise)
-        self.actuator = _text(actuator, "actuator")
+        self.actuator = arguments.text(actuator, "actuator")
 
 
 class SubtreeSensor(Sensor):
@@ -305,12 +305,6 @@ class StateSensor(Sensor):
 
     def __init__(self, name: str, quantity: str, *, cutoff: float = np.inf, noise: float = 0.0):
         self._describe(name, quantity, cutoff, noise)
-
-
-def _text(x: str, what: str) -> str:
-    if not isinstance(x, str):
-        raise ArgumentError(f"{what} is {x!r}, expected a name")
-    return x
 
 
 def _number(x: Any, what: str) -> float:

@@ -42,12 +42,13 @@ class Wrap(eqx.Module):
     - `frame`: the name of a frame of the model, or None for the world;
     - `X_FS`: the pose of the shape in this frame, or only the position (3,) in m; by default the
       identity;
-    - `side`: a `PathPoint` or the name of a frame, which selects the path; by default, the path is
-      the shorter one. A point that is closer to the center than the radius, also for a cylinder,
-      makes the tendon bend towards the shape where it would miss the shape. Another point selects
-      the longer path if it lies behind the shape: if its direction, seen from the center, is
-      between the directions opposite to the two ends. For a sphere, the point is projected onto
-      the plane of the center and both ends.
+    - `side`: a `PathPoint` or the name of a frame, which selects the path around the shape. By
+      default, the path is the shorter one. A side point is inside if its distance from the center
+      is less than the radius, also for a cylinder. With a point inside, a tendon that would miss
+      the shape bends towards the shape and touches it. With a point outside, the path is the
+      longer one if the direction from the center to the point is between the directions opposite
+      to the two ends of the path. For a sphere, the point is first projected onto the plane of the
+      center and both ends.
 
     The attribute `side_is_inside` states whether the point is closer to the center than the radius.
     It is True or False if the point is in the `frame` of the shape and no value is traced. It does
@@ -150,7 +151,7 @@ class FixedTendon(eqx.Module):
 class RotationAngle(eqx.Module):
     """The angle of the rotation of a spherical joint, from 0 to pi, in place of a length.
 
-    With a largest length, it limits the rotation: `Tendons([RotationAngle("cone", "ball")],
+    The limits of `Tendons` limit the rotation: `Tendons([RotationAngle("cone", "ball")],
     limits=[[-inf, 1.0]])` keeps the angle between the present rotation and the identity, about any
     axis, below 1 rad. The units of `Tendons` have rad in place of m, and N m in place of N. At the
     angle 0 the derivatives are zero, because the axis is not unique there.

@@ -32,12 +32,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Float, Int
 
+from .._math.cast import select
 from .._math.components import cross, norm, square_root
 from .._math.linear import matmul
 from .._math.rules import custom_jvp
@@ -113,7 +113,7 @@ def wrapped_line(
         path = _outer_path(a, b, radius, direction, has_side)
         if bends is not None:
             inner = _inner_path(a, b, radius, bends)
-            path = jax.tree.map(lambda x, y: jnp.where(bends, x, y), inner, path)
+            path = select(bends, inner, path)
     # Unused lengths become 1, so their derivatives are not NaN.
     planar = jnp.where(path.used, path.length, 1)
     length = jnp.sqrt(planar * planar + height * height)
@@ -126,7 +126,7 @@ def wrapped_line(
     straight = straight_line(x_0, x_1)
     f_0, f_1 = force(path.by_a, path.rise_a, -1), force(path.by_b, path.rise_b, 1)
     wrapped = Line(length, f_0, f_1)
-    return jax.tree.map(lambda x, y: jnp.where(path.used, x, y), wrapped, straight)
+    return select(path.used, wrapped, straight)
 
 
 def straight_line(x_0: Float[Array, "3"], x_1: Float[Array, "3"]) -> Line:

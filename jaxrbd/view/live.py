@@ -25,8 +25,7 @@ from ..spatial import Pose
 from .contact_arrows import arrow_scale, contact_arrows
 from .drawing import drawing
 from .markers import Marker, decorated
-from .motion import Motion, motion
-from .page import check_dt
+from .motion import Motion, check_dt, motion
 from .stage import Stage, checked_layers, silent, viser_module
 from .triangles import Packages
 

@@ -86,6 +86,20 @@ def motion(
     return Motion(given, R, p, quaternion)
 
 
+def check_dt(dt: float) -> float:
+    """dt in s. Raises ArgumentError unless it is a positive number."""
+    time = np.asarray(None if isinstance(dt, Sequence) else dt)
+    if time.dtype.kind not in "fiu" or time.shape != () or not 0 < time < np.inf:
+        raise ArgumentError(f"dt is {dt!r}, expected a positive time in s")
+    return float(time)
+
+
+def nearest_steps(count: int, dt: float, period: float) -> list[int]:
+    """For each multiple of `period`, the index of the nearest of `count` times `dt` apart."""
+    times = period * np.arange(int((count - 1) * dt / period + 1e-9) + 1)
+    return np.minimum(np.round(times / dt).astype(int), count - 1).tolist()
+
+
 def center_of_mass(drawing: Drawing, R: np.ndarray, p: np.ndarray) -> np.ndarray:
     """The centre of mass (..., 3) of the robot, for poses (..., nb); zero without mass."""
     weights = drawing.masses / (np.sum(drawing.masses) or 1.0)

@@ -8,17 +8,15 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 from jax.typing import ArrayLike
 
 from ..contact import Scene
-from ..errors import ArgumentError
 from ..io._sealed import replace_file
 from ..model import Model, arguments
 from .contact_arrows import arrow_scale, contact_arrows
 from .drawing import Drawing, drawing
 from .markers import Marker, decorated
-from .motion import motion
+from .motion import check_dt, motion, nearest_steps
 from .stage import Stage, checked_layers, silent, viser_module
 from .triangles import Packages
 
@@ -146,21 +144,10 @@ def _page(
         return recording.as_html()
 
 
-def check_dt(dt: float) -> float:
-    """dt in s. Raises ArgumentError unless it is a positive number."""
-    time = np.asarray(None if isinstance(dt, Sequence) else dt)
-    if time.dtype.kind not in "fiu" or time.shape != () or not 0 < time < np.inf:
-        raise ArgumentError(f"dt is {dt!r}, expected a positive time in s")
-    return float(time)
-
-
 def _kept(count: int, dt: float) -> Sequence[int]:
     """The indices of the configurations nearest to the frames; all if dt is at least 1/30 s."""
     period = 1 / _FRAMES_PER_SECOND
-    if dt >= period:
-        return range(count)
-    times = period * np.arange(int((count - 1) * dt / period + 1e-9) + 1)
-    return np.minimum(np.round(times / dt).astype(int), count - 1).tolist()
+    return range(count) if dt >= period else nearest_steps(count, dt, period)
 
 
 @contextlib.contextmanager

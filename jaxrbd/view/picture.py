@@ -1,8 +1,9 @@
-"""A picture of a robot as an array, drawn in NumPy."""
+"""Pictures of a robot as arrays, drawn in NumPy."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -61,45 +62,109 @@ def render(
     marker, and values that are not finite.
     """
     layers = checked_layers(layers)
+    view = shot(width, height, camera, target, distance, ground, background, smooth)
+    scene = drawing(model, packages)
+    found = motion(model, q, "q", ("", "B"))
+    scene, layers = decorated(model, scene, layers, markers, ghosts)
+    return next(pictures(scene, found, layers, view, side_by_side))
+
+
+class Shot(NamedTuple):
+    """How pictures are taken: the arguments of `render` with these names.
+
+    `direction` is the argument `camera` with length 1.
+    """
+
+    width: int
+    height: int
+    direction: np.ndarray
+    target: np.ndarray | None
+    distance: float | None
+    ground: bool
+    background: np.ndarray
+    smooth: int
+
+
+def shot(
+    width: int,
+    height: int,
+    camera: ArrayLike | Sequence[int | float],
+    target: ArrayLike | Sequence[int | float] | None,
+    distance: float | None,
+    ground: bool,
+    background: Sequence[int | float],
+    smooth: int,
+) -> Shot:
+    """These arguments of `render`. Raises ArgumentError for a wrong one."""
     for name, size in (("width", width), ("height", height), ("smooth", smooth)):
         if not arguments.is_integer(size) or size < 1:
             raise ArgumentError(f"{name} is {size!r}, expected a whole number of at least 1")
     direction = _vector(camera, "camera")
     if not np.any(direction):
         raise ArgumentError("camera is zero, expected a direction")
+    direction = direction / np.max(np.abs(direction))
+    direction = direction / np.linalg.norm(direction)
     if distance is not None:
         known = arguments.parameter(distance, "distance", ())
         expected = f"above 0 m, at most {_LARGEST_DISTANCE:.0e} m"
         arguments.require(known, lambda x: (x > 0) & (x <= _LARGEST_DISTANCE), "distance", expected)
     color = _vector(background, "background")
     arguments.require(color, lambda x: (x >= 0) & (x <= 1), "background", "values from 0 to 1")
-    scene = drawing(model, packages)
-    found = motion(model, q, "q", ("", "B"))
-    scene, layers = decorated(model, scene, layers, markers, ghosts)
-    box, surface = _surface(scene, found, layers, side_by_side)
-    direction = direction / np.max(np.abs(direction))
-    direction = direction / np.linalg.norm(direction)
-    middle = box.mean(axis=0) if target is None else _vector(target, "target")
-    view = Camera(middle + direction, middle)
+    point = None if target is None else _vector(target, "target")
+    return Shot(width, height, direction, point, distance, ground, color, smooth)
+
+
+def pictures(
+    scene: Drawing,
+    found: Motion,
+    layers: Sequence[str],
+    shot: Shot,
+    side_by_side: bool = True,
+    steps: Sequence[int] = (0,),
+    travel: np.ndarray | None = None,
+) -> Iterator[np.ndarray]:
+    """The pictures (height, width, 3) of uint8 of the robots at some steps of a motion.
+
+    The camera sees the robots at all these steps. `travel` (T, 3) in m: how far the camera and its
+    target have moved at each step; None: they stand still.
+    """
+    offsets = robot_offsets(scene, found, layers, side_by_side)
+    moved = np.zeros((found.q.shape[1], 3)) if travel is None else travel
+    # The boxes around the robots, as the camera sees them: without the travel of the camera.
+    boxes = [_box(scene, found, layers, offsets, step) - moved[step] for step in steps]
+    box = np.array([np.min(boxes, axis=0)[0], np.max(boxes, axis=0)[1]])
+    middle = box.mean(axis=0) if shot.target is None else shot.target
+    distance = shot.distance
     if distance is None:
-        distance = _fitting_distance(view, box, width / height)
-    view = view._replace(position=middle + distance * direction)
-    floor = _ground(box) if ground else None
-    picture = draw(surface, view, width * smooth, height * smooth, color, floor)
-    picture = picture.reshape(height, smooth, width, smooth, 3).mean(axis=(1, 3))
-    return np.round(255 * np.clip(picture, 0, 1)).astype(np.uint8)
+        camera = Camera(middle + shot.direction, middle)
+        distance = _fitting_distance(camera, box, shot.width / shot.height)
+    floor = _ground(box) if shot.ground else None
+    n, width, height = shot.smooth, shot.width, shot.height
+    for step in steps:
+        target = middle + moved[step]
+        camera = Camera(target + distance * shot.direction, target)
+        surface = _surface(scene, found, layers, offsets, step)
+        picture = draw(surface, camera, width * n, height * n, shot.background, floor)
+        picture = picture.reshape(height, n, width, n, 3).mean(axis=(1, 3))
+        yield np.round(255 * np.clip(picture, 0, 1)).astype(np.uint8)
+
+
+def _box(
+    scene: Drawing, found: Motion, layers: Sequence[str], offsets: np.ndarray, step: int
+) -> np.ndarray:
+    """The box (2, 3) around all robots at a step of the motion."""
+    poses = zip(found.R[:, step], found.p[:, step], offsets)
+    boxes = np.array([bounds(scene, R, p, layers) + offset for R, p, offset in poses])
+    return np.array([boxes[:, 0].min(axis=0), boxes[:, 1].max(axis=0)])
 
 
 def _surface(
-    scene: Drawing, found: Motion, layers: Sequence[str], side_by_side: bool = True
-) -> tuple[np.ndarray, Surface]:
-    """The box (2, 3) around the robots, and all triangles in the world."""
-    offsets = robot_offsets(scene, found, layers, side_by_side)
-    boxes, parts = [], []
+    scene: Drawing, found: Motion, layers: Sequence[str], offsets: np.ndarray, step: int
+) -> Surface:
+    """The triangles of all robots in the world at a step of the motion."""
+    parts = []
     length = AXES * scene.size(layers)
-    for R, p, offset in zip(found.R[:, 0], found.p[:, 0], offsets):
-        box = bounds(scene, R, p, layers) + offset
-        boxes.append(box)
+    for R, p, offset in zip(found.R[:, step], found.p[:, step], offsets):
         for item in scene.items:
             if item.layer not in layers:
                 continue
@@ -112,10 +177,9 @@ def _surface(
             parts.append((vertices + center_of_mass(scene, R, p) + offset, faces, _COM))
         if "frames" in layers:
             parts += axes(R, p + offset, length)
-    box = np.array([np.min([b[0] for b in boxes], axis=0), np.max([b[1] for b in boxes], axis=0)])
     starts = np.cumsum([0, *(len(vertices) for vertices, _, _ in parts)])
     empty = np.zeros((0, 3))
-    return box, Surface(
+    return Surface(
         np.concatenate([empty, *(vertices for vertices, _, _ in parts)]),
         np.concatenate([empty, *(f + start for (_, f, _), start in zip(parts, starts))]).astype(
             int

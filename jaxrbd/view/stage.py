@@ -76,6 +76,7 @@ def robot_offsets(
 class Stage:
     """B robots in the scene of a viser server.
 
+    - `drawing`: what is drawn on each body; `motion`: the poses of the bodies at each time;
     - `visible`: the layers that are visible at the start;
     - `side_by_side`: whether the robots stand side by side, or all in one place.
     """
@@ -129,9 +130,9 @@ class Stage:
             f"/{name}" if len(self.offsets) == 1 else f"/{i} {name}"
             for i in range(len(self.offsets))
         ]
-        # If all robots are in one place, markers and ghosts are drawn for the first robot only:
-        # the items whose layers are not in LAYERS.
-        self._repeated = self._roots[1:] if not np.any(self.offsets) else []
+        # Markers and ghosts are the items whose layers are not in LAYERS. If all robots are in one
+        # place, these items are drawn for the first robot only.
+        self._without_markers = self._roots[1:] if not np.any(self.offsets) else []
         self._bodies = []
         self._coms = []
         axes = AXES * self.size
@@ -148,7 +149,7 @@ class Stage:
                 )
                 self._layers["frames"].append(frame)
             for i, item in enumerate(drawing.items):
-                if item.layer not in LAYERS and root in self._repeated:
+                if item.layer not in LAYERS and root in self._without_markers:
                     continue
                 path = paths[item.body] if item.body >= 0 else f"{root}/world"
                 *color, opacity = item.color

@@ -5,6 +5,7 @@ from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import jaxrbd as rbd
 from jaxrbd import envs
@@ -98,3 +99,10 @@ class PointWithTwoNumbers(Point):
 
     def failed(self, params, physics):
         return super().failed(params, physics["place"])
+
+
+def arrays(tree):
+    """The leaves of a pytree as arrays of NumPy; random keys as their data."""
+    leaves = jax.tree.leaves(tree)
+    keys = [jnp.issubdtype(x.dtype, jax.dtypes.prng_key) for x in leaves]
+    return [np.asarray(jax.random.key_data(x) if k else x) for x, k in zip(leaves, keys)]

@@ -1,0 +1,157 @@
+"""Videos of a trajectory, drawn picture by picture in NumPy: no browser and no display."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from ..errors import ArgumentError, installation
+from ..io._sealed import replace_file
+from ..model import Model, arguments
+from .drawing import drawing
+from .markers import Marker, decorated, frame_path
+from .motion import check_dt, motion, nearest_steps
+from .picture import pictures, shot
+from .stage import checked_layers
+from .triangles import Packages
+
+
+def save_video(
+    path: str | os.PathLike[str],
+    model: Model,
+    trajectory: ArrayLike,
+    *,
+    dt: float = 0.02,
+    rate: float = 25,
+    follow: str | None = None,
+    width: int = 480,
+    height: int = 360,
+    camera: ArrayLike | Sequence[int | float] = (1.0, -0.8, 0.35),
+    target: ArrayLike | Sequence[int | float] | None = None,
+    distance: float | None = None,
+    layers: Sequence[str] = ("visuals",),
+    ground: bool = True,
+    packages: Packages | None = None,
+    background: Sequence[int | float] = (1.0, 1.0, 1.0),
+    smooth: int = 2,
+    markers: Sequence[Marker] = (),
+    ghosts: ArrayLike | None = None,
+    side_by_side: bool = True,
+) -> None:
+    """Write a video that plays the trajectory in real time.
+
+    - `path`: the name of the file. It ends in .gif or .mp4, which decides the type of the video;
+    - `trajectory`: configurations (T, nq), or (B, T, nq) for B robots;
+    - `dt`: the time between configurations in s;
+    - `rate`: pictures per second, at most 50 in a GIF and 240 in an MP4. Each picture shows the
+      nearest configuration in time. A GIF counts time in 0.01 s, so the time between two pictures
+      is the multiple of 0.01 s next to 1 / `rate`;
+    - `follow`: the name of a frame, such as a link. The camera and its target move horizontally,
+      with x and y of the origin of this frame, or with their means over B robots. None: the camera
+      stands still, and all pictures contain the whole motion;
+    - `target` (3,): in m, at the start of the motion; None: the middle of the motion, as the
+      camera sees it.
+
+    The other arguments are those of `render`. Markers and ghosts do not move. The pictures are
+    drawn one after another, without a display: one of 480 x 360 pixels takes about 1 s.
+
+    A GIF needs Pillow, and an MP4 needs imageio-ffmpeg (`pip install pillow imageio-ffmpeg`). If
+    writing fails, the previous file is unchanged.
+
+    The warnings and errors are those of `render`. Raises ArgumentError also for another ending of
+    `path`, an odd width or height of an MP4, a `dt` or `rate` out of range, an unknown frame, or if
+    a package is not installed, and OSError if the file cannot be written.
+    """
+    kind = checked_type(path)
+    _, largest_rate, write = _TYPES[kind]
+    layers, dt = checked_layers(layers), check_dt(dt)
+    rate = float(arguments.parameter(rate, "rate", ()))
+    arguments.require(
+        np.asarray(rate),
+        lambda x: (x > 0) & (x <= largest_rate),
+        "rate",
+        f"above 0, at most {largest_rate} pictures per second",
+    )
+    view = shot(width, height, camera, target, distance, ground, background, smooth)
+    for name, size in (("width", width), ("height", height)):
+        if kind == ".mp4" and size % 2:
+            raise ArgumentError(f"{name} is {size}, expected an even number for an MP4 video")
+    scene = drawing(model, packages)
+    found = motion(model, trajectory, "trajectory", ("T", "BT"))
+    scene, layers = decorated(model, scene, layers, markers, ghosts)
+    travel = None if follow is None else _travel(model, found.q, follow)
+    period = round(100 / rate) / 100 if kind == ".gif" else 1 / rate
+    steps = nearest_steps(found.q.shape[1], dt, period)
+    drawn = pictures(scene, found, layers, view, side_by_side, steps, travel)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"video{kind}"
+        write(file, drawn, period)
+        replace_file(path, file.read_bytes())
+
+
+def checked_type(path: str | os.PathLike[str]) -> str:
+    """The ending of the name of a video. Raises ArgumentError if it cannot be written."""
+    kind = Path(path).suffix.lower()
+    if kind not in _TYPES:
+        raise ArgumentError(f"path is {str(path)!r}, expected a name that ends in .gif or .mp4")
+    module = _TYPES[kind].module
+    if importlib.util.find_spec(module) is None:
+        raise ArgumentError(f"a {kind} video needs {module}: {installation('video')}")
+    return kind
+
+
+def _travel(model: Model, q: np.ndarray, frame: str) -> np.ndarray:
+    """How far a frame has moved horizontally (T, 3), as the mean over robots (B, T, nq)."""
+    place = np.mean([frame_path(model, trajectory, frame).points for trajectory in q], axis=0)
+    return (place - place[0]) * (1, 1, 0)
+
+
+def _write_gif(file: Path, pictures: Iterator[np.ndarray], period: float) -> None:
+    """Write a GIF whose pictures are `period` s apart, and that starts again at its end."""
+    from PIL import Image
+
+    first, *rest = (Image.fromarray(picture) for picture in pictures)
+    options = {"append_images": rest, "duration": round(1000 * period), "loop": 0}
+    first.save(file, save_all=True, **options)
+
+
+def _write_mp4(file: Path, pictures: Iterator[np.ndarray], period: float) -> None:
+    """Write an MP4 video (H.264) whose pictures are `period` s apart."""
+    import imageio_ffmpeg
+
+    first = next(pictures)
+    size = first.shape[1], first.shape[0]
+    writer = imageio_ffmpeg.write_frames(file, size, fps=1 / period, quality=7, macro_block_size=2)
+    with warnings.catch_warnings():
+        # JAX warns of forks, because the copy of a process with threads can wait for ever. This
+        # copy becomes ffmpeg at once.
+        warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
+        writer.send(None)
+    try:
+        for picture in itertools.chain([first], pictures):
+            writer.send(picture.tobytes())
+    finally:
+        writer.close()
+
+
+class _Type(NamedTuple):
+    """A type of video: the module that writes it, and the most pictures per second."""
+
+    module: str
+    largest_rate: int
+    write: Callable[[Path, Iterator[np.ndarray], float], None]
+
+
+_TYPES = {
+    ".gif": _Type("PIL", 50, _write_gif),
+    ".mp4": _Type("imageio_ffmpeg", 240, _write_mp4),
+}
