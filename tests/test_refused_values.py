@@ -435,8 +435,8 @@ REFUSED = {
     "params_axes is {'a': 0}, expected the axes": lambda: batch_of(2, {"a": 0})(
         CART_POLE.default_params()
     ),
-    "without 'force', expected parameters such as default_params() of CartPole": lambda: (
-        CART_POLE.reset(envs.ArmReach().default_params(), KEY)
+    "without 'home', expected parameters such as default_params() of ArmReach": lambda: (
+        envs.ArmReach().reset(CART_POLE.default_params(), KEY)
     ),
     "models is None, expected a sequence of Model": lambda: padded.pad(None),
     "models is 5, expected a sequence of Model": lambda: padded.alike(5),
