@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import inspect
 import itertools
+import re
 import tracemalloc
 
 import equinox as eqx
@@ -934,6 +935,43 @@ def test_each_sample_of_a_batch_takes_the_steps_that_it_needs():
     np.testing.assert_allclose(one[0], (7, 13))
 
 
+def test_batches_without_samples_and_of_symbolic_sizes():
+    """A sample that is finished does not change while other samples take steps."""
+
+    def repeated(x, steps):
+        def step(x, state):
+            return (state[0] + x, state[1] - 1), state[1] > 1
+
+        return repeat_in_blocks(step, x, (jnp.zeros_like(x), steps))[0]
+
+    function = jax.jit(jax.vmap(jax.vmap(repeated), (None, 0)))
+    x = jnp.array([1.0, 2.0])
+    assert function(x, jnp.zeros((0, 2), int)).shape == (0, 2)
+    (b,) = jax.export.symbolic_shape("b")
+    shapes = jax.ShapeDtypeStruct((2,), x.dtype), jax.ShapeDtypeStruct((b, 2), int)
+    steps = jnp.array([[1, 5], [3, 2], [4, 1]])
+    found = jax.export.export(function)(*shapes).call(x, steps)
+    np.testing.assert_allclose(found, np.asarray(x) * np.asarray(steps))
+
+
+@pytest.mark.parametrize("kind", [Sphere, Ellipsoid])
+def test_derivatives_beside_a_sphere(kind):
+    """The position of the second shape has coordinates that are exactly 0."""
+    other = Sphere(0.2) if kind is Sphere else Ellipsoid([0.2, 0.2, 0.2])
+
+    def found(p):
+        return distance(Sphere(0.1), at(0.0, 0.0, 0.0), other, identity_pose()._replace(p=p))
+
+    p = jnp.array([2.0, 0.0, 0.0])
+    second, first = jax.jit(
+        lambda p: (jax.jacfwd(jax.grad(lambda p: found(p).distance))(p), jax.jacfwd(found)(p))
+    )(p)
+    across = np.diag([0.0, 0.5, 0.5])
+    np.testing.assert_allclose(second, across, atol=1e-12)
+    np.testing.assert_allclose(first.normal, across, atol=1e-12)
+    np.testing.assert_allclose(first.point_a, 0.1 * across, atol=1e-12)
+
+
 # --------------------------------------------------------------------------------------- robots
 
 
@@ -1208,6 +1246,12 @@ WRONG = {
     "X_FS.R has shape": lambda: PlacedShape(POINT, X_FS=Pose(np.eye(4), np.zeros(3))),
     "no_frame": lambda: pairs_of(arm()[0], [PlacedShape(POINT, "no_frame")]),
     "two half-spaces": lambda: DistancePairs((PlacedShape(HalfSpace()),) * 2, ((0, 1),)),
+    "members has (False, True)": lambda: DistancePairs((PlacedShape(POINT),) * 2, ((False, True),)),
+    "X_FS.p is": lambda: PlacedShape(POINT, X_FS=[0.0, float("nan"), 0.0]),
+    "end is": lambda: capsule_between([0.0, 0.0, 0.0], [0.0, 0.0, float("inf")], 0.1),
+    "radius of a Sphere has shape (3,)": lambda: distance(
+        HalfSpace(), identity_pose(), jax.vmap(Sphere)(jnp.ones(3)), identity_pose()
+    ),
     "members has the pair": lambda: DistancePairs((PlacedShape(POINT),), ((0, 0),)),
     "q has shape": lambda: robot_distances(arm()[0], jnp.zeros(5), arm()[1]),
 }
@@ -1215,5 +1259,5 @@ WRONG = {
 
 @pytest.mark.parametrize("message", WRONG)
 def test_wrong_arguments(message):
-    with pytest.raises(rbd.ArgumentError, match=message.replace(".", r"\.")):
+    with pytest.raises(rbd.ArgumentError, match=re.escape(message)):
         WRONG[message]()

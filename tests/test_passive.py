@@ -416,3 +416,18 @@ def test_forces_that_do_not_act_are_left_out():
     assert imported("SPRING")[1].passive.parts == ("gravity_compensation", *damping)
     assert imported("DAMPER")[1].passive.damping is None
     assert imported()[1].passive.gravity_compensation.frames == ("trunk", "pack", "arm", "sled")
+
+
+@pytest.mark.parametrize("gravcomp", [(-0.5, -1.0), (-0.5, 0.3)])
+def test_negative_gravity_compensation_acts_only_beside_a_positive_one(gravcomp):
+    """As in MuJoCo."""
+    bodies = "".join(
+        f'<body gravcomp="{x}"><joint axis="0 1 0"/><geom size=".1" pos=".2 0 0"/></body>'
+        for x in gravcomp
+    )
+    compiled = mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{bodies}</worldbody></mujoco>")
+    data, found = mujoco.MjData(compiled), from_mujoco(compiled)
+    mujoco.mj_forward(compiled, data)
+    np.testing.assert_allclose(
+        found.passive(found.model, found.q0, np.zeros(2)), data.qfrc_gravcomp, atol=1e-12
+    )

@@ -69,8 +69,12 @@ def _repeated(step: Callable[..., tuple[Any, Array]], operands: Any, state: Any,
     @custom_vmap
     def run(operands, state):
         shape = jax.tree.leaves(state)[0].shape[:axes]
-        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[axes:]), state)
-        count = len(jax.tree.leaves(flat)[0])
+        count = math.prod(shape)
+        if not isinstance(count, int):  # a symbolic size of `jax.export`
+            return _repeated_at_once(step, operands, state, shape)
+        if not count:
+            return state
+        flat = jax.tree.map(lambda x: x.reshape(count, *x.shape[axes:]), state)
 
         def block_step(rows, block):
             place = jnp.unravel_index(rows, shape) if axes else ()
@@ -106,6 +110,30 @@ def _repeated(step: Callable[..., tuple[Any, Array]], operands: Any, state: Any,
         return found, jax.tree.map(lambda _: True, found)
 
     return run(operands, state)
+
+
+def _repeated_at_once(
+    step: Callable[..., tuple[Any, Array]], operands: Any, state: Any, shape: tuple[int, ...]
+) -> Any:
+    """`_repeated` for a batch of this shape, in which all samples wait for the slowest one."""
+    count, axes = math.prod(shape), len(shape)
+
+    def flat(x: Array) -> Array:
+        return jnp.broadcast_to(x, (*shape, *x.shape[axes:])).reshape(count, *x.shape[axes:])
+
+    operands = jax.tree.map(flat, operands)
+
+    def chosen(unfinished: Array, new: Any, old: Any) -> Any:
+        return jax.tree.map(lambda x, y: jnp.where(unfinished, x, y), new, old)
+
+    def body(work: tuple[Any, Array]) -> tuple[Any, Array]:
+        states, unfinished = work
+        new, more = step(operands, states)
+        return jax.vmap(chosen)(unfinished, new, states), unfinished & more
+
+    start = jax.tree.map(flat, state), jnp.ones(count, bool)
+    found, _ = lax.while_loop(lambda work: jnp.any(work[1]), body, start)
+    return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), found)
 
 
 class _Work(NamedTuple):

@@ -12,8 +12,9 @@ capsule a segment. A core states six functions of vectors (3,) in the frame of t
 - `flat_part(u, step)`: the fraction, at most 1, of the step after which a point u of the surface
   leaves the flat face or the edge that contains u;
 - `extent()`: an upper bound () of the distances from the origin of the frame;
-- `face(n, change)`: points (k, 3) of the face or edge that is farthest in the direction n. Point i
-  is a farthest one in the direction n + change i; so they are in the order of the changes (k, 3).
+- `face(n, change)`: points (k, 3) of the face or edge that is farthest in the direction n. On a
+  flat face, point i is farthest in the direction n + change i, so the points are in the order of
+  the changes (k, 3). On a curved surface, all points are `support(n)`.
 
 The convex hull of points has only `support`, `height`, `extent` and `face`, and `corner` and
 `corner_points` for `hulls.py`. For the other functions it is replaced by one of its triangles,
@@ -45,7 +46,7 @@ class BoxCore(eqx.Module):
 
     def nearest(self, x: Float[Array, "3"]) -> tuple[Array, Array]:
         limit = self.half_sizes
-        inside = jnp.abs(x) <= limit
+        inside = (jnp.abs(x) <= limit) & (limit > 0)  # a point does not move with x
         point = jnp.where(inside, x, jnp.where(x > 0, limit, -limit))
         return point, jnp.diag(inside.astype(x.dtype))
 
@@ -92,7 +93,9 @@ class CylinderCore(eqx.Module):
         # Beside the cylinder, the nearest point moves only along the circle.
         tangent = jnp.stack([-x[1], x[0], jnp.zeros_like(height)])
         tangent = tangent / jnp.sqrt(jnp.where(outside, square, 1))
-        flat = jnp.stack([~outside, ~outside, jnp.abs(x[2]) <= half_length]).astype(x.dtype)
+        # A cylinder without radius or length has no point that moves across its axis or along it.
+        moves = ~outside & (radius > 0), (jnp.abs(x[2]) <= half_length) & (half_length > 0)
+        flat = jnp.stack([moves[0], moves[0], moves[1]]).astype(x.dtype)
         circle = jnp.where(outside, ratio, 0) * tangent[:, None] * tangent[None]
         return point, circle + jnp.diag(flat)
 

@@ -27,6 +27,7 @@ _FORMULAS = (
     segment_box_separation,
     segment_cylinder_separation,
 )
+# Indices in `_FORMULAS`: two segments, a segment with a box, a segment with a cylinder.
 _OF_SEGMENTS, _WITH_BOX, _WITH_CYLINDER = 1, 2, 3
 
 
@@ -38,14 +39,15 @@ def distance(a: Shape, X_WA: Pose, b: Shape, X_WB: Pose) -> Separation:
       use `jax.vmap`.
 
     The distance of shapes that are apart is exact to rounding errors. Shapes that overlap have
-    minus the length of the shortest translation after which they only touch. If a shape is curved
-    and deep in the other one, the result can be a local minimum of this length.
+    minus the length of the shortest translation after which they only touch. If one of them is a
+    cylinder, an ellipsoid or a mesh, the result can be a local minimum of this length.
 
     Derivatives with respect to poses and sizes are exact in both modes, up to the second of the
-    distance and the first of the points. Where the points are not unique, as for parallel faces,
-    the derivative of the distance is one of its subgradients.
+    distance and the first of the points and of the normal. Where the points are not unique, as for
+    parallel faces, the derivative of the distance is one of its subgradients.
 
-    Raises ArgumentError for objects of other types and for two half-spaces.
+    Raises ArgumentError for objects of other types, for two half-spaces, for poses of two dtypes,
+    and for a batch of shapes.
     """
     shapes = checked_shape(a, "a"), checked_shape(b, "b")
     if all(isinstance(shape, HalfSpace) for shape in shapes):
@@ -102,7 +104,7 @@ class Batch(NamedTuple):
     - `exchanged` (n,): whether a and b are the second and the first shape of a pair;
     - `a`, `b`: the cores with roundings; `a` is None for half-spaces;
     - `X_a`, `X_b`: the poses of the shapes;
-    - `label`: the label of the pairs;
+    - `label`: the label that all pairs of the batch have;
     - `formula`: the function of a, X_a, b and X_b that computes the `Separation` of a pair.
     """
 
@@ -173,7 +175,7 @@ def checked_pose(X: Pose, name: str) -> Pose:
 
 
 def pose_of(R: Any, p: Any, name: str) -> Pose:
-    """The pose with R (3, 3) and p (3,), arrays of NumPy or JAX; errors as in `checked_pose`."""
+    """The pose with R (3, 3) and p (3,), arrays of NumPy or JAX. Only the shapes are checked."""
     rotation: Any = arguments.parameter(R, f"{name}.R", (3, 3))
     position: Any = arguments.parameter(p, f"{name}.p", (3,))
     return Pose(rotation, position)

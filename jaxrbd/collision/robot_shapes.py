@@ -74,13 +74,10 @@ class PlacedShape(eqx.Module):
         if not (frame is None or isinstance(frame, str) or arguments.is_integer(frame)):
             raise ArgumentError(f"frame is {frame!r}, expected a name, an index or None")
         self.frame = frame
-        if isinstance(X_FS, Pose):
-            self.X_FS = checked_pose(X_FS, "X_FS")
-        else:
-            position: Any = np.zeros(3) if X_FS is None else X_FS
-            axes: Any = np.eye(3)
-            position = arguments.parameter(position, "X_FS", (3,))
-            self.X_FS = Pose(axes, position)
+        if not isinstance(X_FS, Pose):
+            position = np.zeros(3) if X_FS is None else X_FS
+            X_FS = pose_of(np.eye(3), arguments.parameter(position, "X_FS", (3,)), "X_FS")
+        self.X_FS = checked_pose(X_FS, "X_FS")
         self.name = name or f"{type(shape).__name__} in {'the world' if frame is None else frame}"
 
 
@@ -94,9 +91,11 @@ def capsule_between(
     """A capsule about the segment from `start` (3,) to `end` (3,), in m, in a frame.
 
     Other arguments as for `Capsule` and `PlacedShape`. The ends may be equal. Raises ArgumentError
-    for a negative radius.
+    for a negative radius, and for ends that are not finite.
     """
     start, end = (arguments.parameter(x, n, (3,)) for x, n in ((start, "start"), (end, "end")))
+    for x, n in ((start, "start"), (end, "end")):
+        arguments.require(x, np.isfinite, n, "finite")
     xp = jnp if isinstance(start, Array) or isinstance(end, Array) else np
     half = (end - start) / 2
     square = xp.sum(half * half)
@@ -135,12 +134,12 @@ class DistancePairs(eqx.Module):
     simplified: tuple[str, ...] = eqx.field(static=True, default=())
 
     def __check_init__(self):
-        for place, shape in enumerate(self.shapes):
+        for place, shape in enumerate(arguments.sequence(self.shapes, "shapes", "PlacedShape")):
             if not isinstance(shape, PlacedShape):
                 raise ArgumentError(f"shapes[{place}] is {shape!r}, expected a PlacedShape")
-        for pair in self.members:
+        for pair in arguments.sequence(self.members, "members", "pairs of indices"):
             is_pair = isinstance(pair, tuple | list) and len(pair) == 2
-            if not is_pair or not all(isinstance(i, int | np.integer) for i in pair):
+            if not is_pair or not all(map(arguments.is_integer, pair)):
                 raise ArgumentError(f"members has {pair!r}, expected pairs of indices of shapes")
             i, j = pair
             if not (0 <= i < len(self.shapes) and 0 <= j < len(self.shapes)) or i == j:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 
 def nearest_on_segments(
@@ -21,14 +21,19 @@ def nearest_on_segments(
     Source: Ericson (2005), Real-time collision detection, section 5.1.9, with coordinates from the
     middles of the segments.
     """
+
+    def limited(x: Array, half: Array) -> Array:
+        # A point stays where it is. Otherwise `clip` halves the derivative where x is the limit 0.
+        return jnp.clip(jnp.where(half > 0, x, lax.stop_gradient(x)), -half, half)
+
     determinant = 1 - c * c
     crossing = determinant > 16 * jnp.finfo(c.dtype).eps
     of_lines = (along_a - c * along_b) / jnp.where(crossing, determinant, 1)
-    ends = [jnp.clip(along_a + c * t, -half_a, half_a) for t in (-half_b, half_b)]
-    s = jnp.where(crossing, jnp.clip(of_lines, -half_a, half_a), (ends[0] + ends[1]) / 2)
-    t = jnp.clip(c * s - along_b, -half_b, half_b)
+    ends = [limited(along_a + c * t, half_a) for t in (-half_b, half_b)]
+    s = jnp.where(crossing, limited(of_lines, half_a), (ends[0] + ends[1]) / 2)
+    t = limited(c * s - along_b, half_b)
     # If t was limited, its point is an end of b. So s is computed again for the final t.
-    return jnp.clip(along_a + c * t, -half_a, half_a), t
+    return limited(along_a + c * t, half_a), t
 
 
 def with_end(t: Array, half: Array) -> Array:

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from ..errors import ArgumentError
-from ..model.parameters import Parameter
+from ..model.parameters import Parameter, parameter
 from ..model.shapes import Box, Capsule, Cylinder, Ellipsoid, HalfSpace, Sphere, checked_size
 from .cores import BoxCore, Core, CylinderCore, EllipsoidCore, HullCore
 from .mesh_hulls import checked_hull, simplified_hull
@@ -24,7 +24,7 @@ class ConvexMesh(eqx.Module):
     - `vertices` (n, 3) in m: the points, from 4 to 256, not all in one plane;
     - `rounding` () in m: the distance from the hull within which points belong to the shape;
     - `normals` (m, 3): the outward normals of the faces. They only improve the first direction in
-      the search for the depth of an overlap; other vertices may keep them.
+      the search for the depth of an overlap, so they may stay if the vertices are replaced.
 
     Raises ArgumentError for another number of points, for points in one plane, and for points that
     are not finite.
@@ -41,10 +41,17 @@ class ConvexMesh(eqx.Module):
 
 BoundedShape = Sphere | Capsule | Box | Cylinder | Ellipsoid | ConvexMesh
 Shape = BoundedShape | HalfSpace
+# The shapes of the arrays of a shape; other arrays have no axes.
+_SIZES = {"half_sizes": (3,), "radii": (3,), "vertices": (None, 3), "normals": (None, 3)}
 
 
 def core_of(shape: BoundedShape) -> tuple[Core, Array]:
-    """The core of a shape, and the radius () around the core. A half-space has no core."""
+    """The core of a shape, and the radius () around the core. A half-space has no core.
+
+    Raises ArgumentError for a batch of shapes outside of `jax.vmap`.
+    """
+    for name, x in vars(shape).items():
+        parameter(x, f"{name} of a {type(shape).__name__}", _SIZES.get(name, ()))
     if isinstance(shape, Sphere):
         radius = jnp.asarray(shape.radius)
         return BoxCore(jnp.zeros(3, radius.dtype)), radius

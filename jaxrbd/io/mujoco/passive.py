@@ -105,9 +105,11 @@ def _read_gravity_compensation(source: Source) -> GravityCompensation | None:
 
     MuJoCo may add the compensation of a joint to the forces of its actuators. The sum of all forces
     is the same, except where a range of forces clips this sum, and where there are no actuators.
+    Without a positive `gravcomp`, MuJoCo (4.0) does not compensate negative ones either: it counts
+    the bodies with a positive one (`ngravcomp`).
     """
     m = source.m
-    if source.disabled("GRAVITY") or not np.any(m.opt.gravity):
+    if source.disabled("GRAVITY") or not np.any(m.opt.gravity) or not m.ngravcomp:
         return None
     kept = np.flatnonzero((np.array(m.body_gravcomp) != 0) & source.moving_bodies())
     if not len(kept):
