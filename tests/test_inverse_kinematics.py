@@ -693,18 +693,18 @@ def test_a_restart_needs_more_than_32_steps(monkeypatch):
     def started(name, *args):
         raise Started(name)
 
-    for name in ("_near", "_first_successful_attempt"):
+    for name in ("_one_attempt", "_first_successful_attempt"):
         monkeypatch.setattr(ik_solution, name, functools.partial(started, name))
     target, posture = ik.ComTask(np.zeros(3)), ik.PostureTask(np.zeros(3))
     equation = con.Equation(lambda model, q: q[:1])
     model = planar("other ")  # so JAX has no compiled program of another test
     for tasks, options, name in (
-        ([target], {"max_iterations": 32}, "_near"),
+        ([target], {"max_iterations": 32}, "_one_attempt"),
         ([target], {"max_iterations": 33}, "_first_successful_attempt"),
-        ([target], {"max_iterations": 33, "restart": False}, "_near"),
+        ([target], {"max_iterations": 33, "restart": False}, "_one_attempt"),
         ([target, posture], {}, "_first_successful_attempt"),
-        ([posture], {}, "_near"),
-        ([equation, posture], {}, "_near"),
+        ([posture], {}, "_one_attempt"),
+        ([equation, posture], {}, "_one_attempt"),
         ([equation], {}, "_first_successful_attempt"),
     ):
         with pytest.raises(Started, match=name):
