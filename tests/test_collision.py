@@ -41,7 +41,7 @@ from jaxrbd.collision import (
     robot_distances,
     robot_separations,
 )
-from jaxrbd.collision.distances import checked_pose, separations
+from jaxrbd.collision.distances import separations
 from jaxrbd.collision.robot_shapes import checked_pairs
 from jaxrbd.collision.segment_boxes import segment_box_separation
 from jaxrbd.collision.segment_cylinders import (
@@ -1263,7 +1263,7 @@ WRONG = {
     "most_vertices is 3, expected an integer": lambda: convex_hull(CORNERS, most_vertices=3),
     # The type checker of the tests would refuse these before the package does.
     "a is 3, expected a Sphere": lambda: inspect.unwrap(checked_shape)(3, "a"),
-    "X_WB is 'int'": lambda: inspect.unwrap(checked_pose)(4, "X_WB"),
+    "X_WB is 'int'": lambda: inspect.unwrap(distance)(POINT, identity_pose(), POINT, 4),
     "pairs is 3": lambda: inspect.unwrap(checked_pairs)(3),
     "world has Sphere": lambda: inspect.unwrap(pairs_of)(arm()[0], [Sphere(1.0)]),
     "X_WA has dtype float32": lambda: distance(
