@@ -222,4 +222,4 @@ def test_gymnasium_is_optional(monkeypatch, tmp_path):
 
 def test_the_tasks_can_be_trained_by_name():
     assert learning.load_task("Hopper-v5", "ppo") == ours("Hopper-v5")[0]
-    assert learning.algorithm_for("Ant-v5", "ppo") == learning.Ppo()
+    assert learning.algorithm_for("Pusher-v5", "ppo") == learning.Ppo()

@@ -104,6 +104,10 @@ NOT_NUMBERS = {
     "key 'k': key_qpos": "<keyframe><key name='k' qpos='nan'/></keyframe>",
     "gravity": "<option gravity='0 0 nan'/>",
     "joint 'j': jnt_stiffness is inf": "",
+    "joint 'j': springref is inf": "",
+    "key 'k': key_qvel": "<keyframe><key name='k' qvel='inf'/></keyframe>",
+    "actuator 'm': actuator_gainprm": "<actuator><general name='m' joint='j' gainprm='inf'/>"
+    "</actuator>",
     **{
         f"tendon 't': tendon_{field}": f"<tendon><fixed name='t' {given}='inf'>"
         "<joint joint='j' coef='1'/></fixed></tendon>"
@@ -125,6 +129,7 @@ def test_values_that_are_no_numbers_are_named(message, tmp_path):
     path = tmp_path / "robot.xml"
     value = "inf" if message.endswith("inf") else "nan"
     joint = f'stiffness="{value}"' if "jnt_stiffness" in message else ""
+    joint = f'springref="{value}"' if "springref" in message else joint
     path.write_text(ARM.format(joint=joint, more=NOT_NUMBERS[message]))
     with pytest.raises(rbd.RobotFileError, match=f"robot.xml: .*{message}.* expected"):
         load_mjcf(path)

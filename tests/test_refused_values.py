@@ -435,8 +435,8 @@ REFUSED = {
     "params_axes is {'a': 0}, expected the axes": lambda: batch_of(2, {"a": 0})(
         CART_POLE.default_params()
     ),
-    "without 'force', expected parameters such as default_params() of CartPole": lambda: (
-        CART_POLE.reset(envs.ArmReach().default_params(), KEY)
+    "without 'home', expected parameters such as default_params() of ArmReach": lambda: (
+        envs.ArmReach().reset(CART_POLE.default_params(), KEY)
     ),
     "models is None, expected a sequence of Model": lambda: padded.pad(None),
     "models is 5, expected a sequence of Model": lambda: padded.alike(5),
@@ -549,6 +549,10 @@ REFUSED = {
     "disabled is None, expected a sequence": lambda: collision.pairs_of(ARM, disabled=None),
     "path of tendon 'a' is None": lambda: tendons.SpatialTendon("a", None),
     "tendons is 3, expected a sequence": lambda: tendons.Tendons(3),
+    "stiffness is [inf], expected finite": lambda: passive.JointSprings(["a"], [np.inf]),
+    "position_rest is [[inf": lambda: passive.JointSprings(
+        positions=["a"], position_stiffness=[1.0], position_rest=[[np.inf, 0.0, 0.0]]
+    ),
     "masses is [inf], expected finite": lambda: passive.GravityCompensation(
         [TIP], [1.0], [np.inf], [[0.0, 0.0, 0.0]]
     ),

@@ -159,7 +159,10 @@ class Vectorized(Wrapper):
             def at_once(rows: tuple[Any, ...]) -> State:
                 return jax.vmap(one, in_axes)(rows[0], shared, *rows[1:])
 
-            if params.model.nv < TILED_NV or len(jax.tree.leaves(rows)[0]) <= TILE:
+            count = jax.tree.leaves(rows)[0].shape[0]
+            # In an exported program, the number of environments may be a symbol.
+            large = isinstance(count, int) and count > TILE
+            if params.model.nv < TILED_NV or not large:
                 return at_once((varied, *rows))
             in_tiles_of_64 = functools.partial(in_tiles, at_once)
             return by_platform(in_tiles_of_64, at_once, (varied, *rows))

@@ -55,6 +55,10 @@ _SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
     ("quadruped-trot", "shac"): {"updates": 300, "learning_rate": 2e-3, "last_noise": 0.0},
     ("HalfCheetah-v5", "ppo"): {**_RUNNERS, "updates": 500},
     ("Hopper-v5", "ppo"): {**_RUNNERS, "updates": 1000},
+    ("Walker2d-v5", "ppo"): {**_RUNNERS, "updates": 1000},
+    ("Ant-v5", "ppo"): {**_RUNNERS, "updates": 500},
+    ("InvertedDoublePendulum-v5", "ppo"): {"reward_scale": 0.01},
+    ("Swimmer-v5", "ppo"): {"discount": 0.999, "reward_scale": 1.0},
 }
 
 # Settings of the environment in a training, by task and algorithm.

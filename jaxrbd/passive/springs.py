@@ -43,8 +43,8 @@ class JointSprings(eqx.Module):
     - `position_stiffness` (l,) or (l, p) in N/m, and `position_rest` (l, 3), the positions in m at
       which the force is zero; by default zero.
 
-    Raises ArgumentError for a wrong shape and a value that is NaN. Source: MuJoCo, XML reference,
-    body/joint, attributes stiffness and springref.
+    Raises ArgumentError for a wrong shape and a value that is not finite. Source: MuJoCo, XML
+    reference, body/joint, attributes stiffness and springref.
     """
 
     joints: tuple[str, ...] = eqx.field(static=True)
@@ -80,6 +80,10 @@ class JointSprings(eqx.Module):
         self.ball_rest = parameters(ball_rest, "ball_rest", identity)
         self.position_stiffness = polynomials(position_stiffness, "position_stiffness", k)
         self.position_rest = parameters(position_rest, "position_rest", np.zeros((k, 3)))
+        for name in ("stiffness", "rest"):
+            for prefix in ("", "ball_", "position_"):
+                whole_name = prefix + name
+                arguments.require(getattr(self, whole_name), np.isfinite, whole_name, "finite")
 
     def __call__(self, model: Model, q: ArrayLike) -> Float[Array, " nv"]:
         """The generalized force (nv,) in N and N m, for q (nq,).

@@ -268,7 +268,8 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
     - `Model.friction` is MuJoCo's `frictionloss`. MuJoCo treats it as a soft constraint, and jaxrbd
       as Coulomb friction, `-friction sign(v)`, in `passive_force`;
     - `Model.effort_limit` is the largest absolute value of `actuatorfrcrange`. `actuators` hold
-      both bounds of the range;
+      both bounds of the range. The range of a joint that follows another one clips only the forces
+      of the actuators on this joint; MuJoCo also counts the forces of tendons and sites;
     - equality constraints are soft in MuJoCo and hard in `jaxrbd.constraints`;
     - `Material` has the friction of MuJoCo. Its other parameters have their defaults, because the
       softness of contacts (`solref`, `solimp`) has no counterpart.

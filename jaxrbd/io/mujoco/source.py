@@ -154,7 +154,7 @@ class Source:
     def check_numbers(self) -> None:
         """Raise ArgumentError, which names the element and the field, for a number that is NaN.
 
-        The same holds for an infinite number in the fields `_FINITE`.
+        The same holds for an infinite number in the fields `_FINITE` and for an infinite springref.
         """
         elements = {
             "body": ("body", self.bodies),
@@ -185,6 +185,12 @@ class Source:
                 name = names[wrong[0]]
                 raise ArgumentError(
                     f"{kind} {name!r}: {field} is {x[wrong[0]]}, expected {expected}"
+                )
+        for joint in filter(self.is_scalar, range(self.m.njnt)):
+            rest = self.m.qpos_spring[self.m.jnt_qposadr[joint]]
+            if not np.isfinite(rest):
+                raise ArgumentError(
+                    f"joint {self.joints[joint]!r}: springref is {rest}, expected a finite number"
                 )
 
     def limits(self, kind: str, index: int, name: str) -> list[float]:
@@ -226,9 +232,13 @@ class Source:
 
 # The fields of MuJoCo's compiled model, besides positions, whose numbers must be finite.
 _FINITE = (
+    "actuator_biasprm",
+    "actuator_gainprm",
     "actuator_gear",
     "body_gravcomp",
     "jnt_stiffness",
+    "key_qpos",
+    "key_qvel",
     "tendon_armature",
     "tendon_damping",
     "tendon_frictionloss",
