@@ -41,7 +41,7 @@ from jaxrbd.collision import (
     robot_distances,
     robot_separations,
 )
-from jaxrbd.collision.distances import checked_pose, separations
+from jaxrbd.collision.distances import separations
 from jaxrbd.collision.robot_shapes import checked_pairs
 from jaxrbd.collision.segment_boxes import segment_box_separation
 from jaxrbd.collision.segment_cylinders import (
@@ -246,6 +246,23 @@ def test_hulls_leave_boxes_across_edges(rng):
     assert np.sum(overlaps) > 200
     smaller = (least > d - 0.01 * core)[overlaps]
     assert np.mean(smaller) < 0.03
+
+
+def test_the_normal_of_a_capsule_on_an_edge_of_a_hull(rng):
+    """The distance is the separation along the normal where the axis is exactly on an edge."""
+    mesh = ConvexMesh(CORNERS * [0.5, 0.25, 1.0])
+    a, b = (
+        jax.tree.map(lambda x: jnp.broadcast_to(x, (N, *jnp.shape(x))), shape)
+        for shape in (mesh, Capsule(0.1, 0.25))
+    )
+    X_a = poses(rng, 1.0)
+    edge = rng.choice([-1, 1], (N, 3)) * [0.5, 0.25, 0.7]
+    turn = jax.vmap(so3.exp)(rng.uniform(-3, 3, (N, 1)) * np.array([0.0, 0, 1]))
+    X_b = Pose(X_a.R @ turn, X_a.p + jnp.einsum("nij,nj->ni", X_a.R, edge))
+    found = separate()(a, X_a, b, X_b)
+    widths = separation(a, X_a, b, X_b, np.asarray(found.normal))
+    np.testing.assert_allclose(found.distance, -0.1, atol=1e-12)
+    np.testing.assert_allclose(widths, found.distance, atol=1e-12)
 
 
 def test_the_depth_of_boxes_is_the_least_of_the_fifteen_axes(rng):
@@ -954,22 +971,34 @@ def test_batches_without_samples_and_of_symbolic_sizes():
     np.testing.assert_allclose(found, np.asarray(x) * np.asarray(steps))
 
 
-@pytest.mark.parametrize("kind", [Sphere, Ellipsoid])
-def test_derivatives_beside_a_sphere(kind):
-    """The position of the second shape has coordinates that are exactly 0."""
-    other = Sphere(0.2) if kind is Sphere else Ellipsoid([0.2, 0.2, 0.2])
+SPHERES = {
+    "two spheres": (Sphere(0.1), Sphere(0.2)),
+    "an ellipsoid": (Sphere(0.1), Ellipsoid([0.2, 0.2, 0.2])),
+    "a cylinder": (Sphere(0.1), Cylinder(0.2, 0.2, 0.2)),
+    "two cylinders": (Cylinder(0.1, 0.1, 0.1), Cylinder(0.2, 0.2, 0.2)),
+}
+
+
+@pytest.mark.parametrize("name", SPHERES)
+def test_derivatives_beside_a_sphere(name):
+    """The position of the second shape has coordinates that are exactly 0.
+
+    Some of the spheres are cylinders whose core has no radius and no length.
+    """
 
     def found(p):
-        return distance(Sphere(0.1), at(0.0, 0.0, 0.0), other, identity_pose()._replace(p=p))
+        a, b = SPHERES[name]
+        return distance(a, at(0.0, 0.0, 0.0), b, identity_pose()._replace(p=p))
 
-    p = jnp.array([2.0, 0.0, 0.0])
-    second, first = jax.jit(
+    derivatives = jax.jit(
         lambda p: (jax.jacfwd(jax.grad(lambda p: found(p).distance))(p), jax.jacfwd(found)(p))
-    )(p)
-    across = np.diag([0.0, 0.5, 0.5])
-    np.testing.assert_allclose(second, across, atol=1e-12)
-    np.testing.assert_allclose(first.normal, across, atol=1e-12)
-    np.testing.assert_allclose(first.point_a, 0.1 * across, atol=1e-12)
+    )
+    for axis in jnp.eye(3)[::2]:
+        second, first = derivatives(2 * axis)
+        across = np.diag((1 - axis) / 2)
+        np.testing.assert_allclose(second, across, atol=1e-12)
+        np.testing.assert_allclose(first.normal, across, atol=1e-12)
+        np.testing.assert_allclose(first.point_a, 0.1 * across, atol=1e-12)
 
 
 # --------------------------------------------------------------------------------------- robots
@@ -1234,7 +1263,7 @@ WRONG = {
     "most_vertices is 3, expected an integer": lambda: convex_hull(CORNERS, most_vertices=3),
     # The type checker of the tests would refuse these before the package does.
     "a is 3, expected a Sphere": lambda: inspect.unwrap(checked_shape)(3, "a"),
-    "X_WB is 'int'": lambda: inspect.unwrap(checked_pose)(4, "X_WB"),
+    "X_WB is 'int'": lambda: inspect.unwrap(distance)(POINT, identity_pose(), POINT, 4),
     "pairs is 3": lambda: inspect.unwrap(checked_pairs)(3),
     "world has Sphere": lambda: inspect.unwrap(pairs_of)(arm()[0], [Sphere(1.0)]),
     "X_WA has dtype float32": lambda: distance(
@@ -1246,6 +1275,8 @@ WRONG = {
     "X_FS.R has shape": lambda: PlacedShape(POINT, X_FS=Pose(np.eye(4), np.zeros(3))),
     "no_frame": lambda: pairs_of(arm()[0], [PlacedShape(POINT, "no_frame")]),
     "two half-spaces": lambda: DistancePairs((PlacedShape(HalfSpace()),) * 2, ((0, 1),)),
+    "shapes is PlacedShape": lambda: DistancePairs(PlacedShape(POINT), ()),
+    "members is 3": lambda: DistancePairs((PlacedShape(POINT),), 3),
     "members has (False, True)": lambda: DistancePairs((PlacedShape(POINT),) * 2, ((False, True),)),
     "X_FS.p is": lambda: PlacedShape(POINT, X_FS=[0.0, float("nan"), 0.0]),
     "end is": lambda: capsule_between([0.0, 0.0, 0.0], [0.0, 0.0, float("inf")], 0.1),

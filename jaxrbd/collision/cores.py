@@ -85,17 +85,19 @@ class CylinderCore(eqx.Module):
 
     def nearest(self, x: Float[Array, "3"]) -> tuple[Array, Array]:
         radius, half_length = self.sizes
-        height = jnp.clip(x[2], -half_length, half_length)
+        # A cylinder without radius or length has no point that moves across its axis or along it.
+        along = (jnp.abs(x[2]) <= half_length) & (half_length > 0)
+        height = jnp.where(along, x[2], jnp.where(x[2] > 0, half_length, -half_length))
         square = jnp.dot(x[:2], x[:2])
         outside = square > radius * radius
-        ratio = jnp.where(outside, radius / jnp.sqrt(jnp.where(outside, square, 1)), 1)
+        across = ~outside & (radius > 0)
+        beside = radius / jnp.sqrt(jnp.where(outside, square, 1))
+        ratio = jnp.where(outside, beside, jnp.where(across, 1, 0))
         point = jnp.concatenate([ratio * x[:2], height[None]])
         # Beside the cylinder, the nearest point moves only along the circle.
         tangent = jnp.stack([-x[1], x[0], jnp.zeros_like(height)])
         tangent = tangent / jnp.sqrt(jnp.where(outside, square, 1))
-        # A cylinder without radius or length has no point that moves across its axis or along it.
-        moves = ~outside & (radius > 0), (jnp.abs(x[2]) <= half_length) & (half_length > 0)
-        flat = jnp.stack([moves[0], moves[0], moves[1]]).astype(x.dtype)
+        flat = jnp.stack([across, across, along]).astype(x.dtype)
         circle = jnp.where(outside, ratio, 0) * tangent[:, None] * tangent[None]
         return point, circle + jnp.diag(flat)
 

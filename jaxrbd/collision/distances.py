@@ -52,7 +52,7 @@ def distance(a: Shape, X_WA: Pose, b: Shape, X_WB: Pose) -> Separation:
     shapes = checked_shape(a, "a"), checked_shape(b, "b")
     if all(isinstance(shape, HalfSpace) for shape in shapes):
         raise ArgumentError("a and b are half-spaces, expected at most one HalfSpace")
-    poses = [checked_pose(X, name) for X, name in ((X_WA, "X_WA"), (X_WB, "X_WB"))]
+    poses = [arguments.pose_parameter(X, name) for X, name in ((X_WA, "X_WA"), (X_WB, "X_WB"))]
     if poses[0].p.dtype != poses[1].p.dtype:
         raise ArgumentError(
             f"X_WA has dtype {poses[0].p.dtype} and X_WB has dtype {poses[1].p.dtype}, expected one"
@@ -86,14 +86,15 @@ def _separations_of(batch: Batch) -> Separation:
 def _formulas_of(shapes: Sequence[Shape], members: np.ndarray) -> np.ndarray:
     """The index (m,) in `_FORMULAS` of the formula of each pair."""
 
-    def of_kinds(*kinds: type) -> np.ndarray:
+    def have_type(*kinds: type) -> np.ndarray:
+        """Which shapes (m, 2) of the pairs have one of these types."""
         return np.array([isinstance(shape, kinds) for shape in shapes])[members]
 
-    segments = of_kinds(Sphere, Capsule)
+    segments = have_type(Sphere, Capsule)
     formulas = np.where(np.all(segments, axis=1), _OF_SEGMENTS, 0)
     for kind, formula in ((Box, _WITH_BOX), (Cylinder, _WITH_CYLINDER)):
-        beside = np.any(segments, axis=1) & np.any(of_kinds(kind), axis=1)
-        formulas = np.where(beside, formula, formulas)
+        with_segment = np.any(segments, axis=1) & np.any(have_type(kind), axis=1)
+        formulas = np.where(with_segment, formula, formulas)
     return formulas
 
 
@@ -136,7 +137,7 @@ def batches_of(
     ]
     places = [int(np.sum(kind[:i] == k)) for i, k in enumerate(kind)]
 
-    def taken(index: np.ndarray) -> Any:
+    def cores_at(index: np.ndarray) -> Any:
         """The cores of shapes of one kind."""
         if kind[index[0]] == 0:
             return None
@@ -155,7 +156,9 @@ def batches_of(
         a, b = ordered[rows].T
         X_a, X_b = (jax.tree.map(lambda x: x[i], X) for i in (a, b))
         label, formula = int(labels[rows[0]]), _FORMULAS[formulas[rows[0]]]
-        found.append(Batch(rows, exchanged[rows], taken(a), X_a, taken(b), X_b, label, formula))
+        found.append(
+            Batch(rows, exchanged[rows], cores_at(a), X_a, cores_at(b), X_b, label, formula)
+        )
     return found
 
 
@@ -166,12 +169,6 @@ def _stacked(cores: Sequence[Any]) -> Any:
         m = max(len(core.normals) for core, _ in cores)
         cores = [(core.padded(n, m), radius) for core, radius in cores]
     return jax.tree.map(lambda *x: jnp.stack(x), *cores)
-
-
-def checked_pose(X: Pose, name: str) -> Pose:
-    """A pose of arrays; raises ArgumentError, which names the argument, for another object, other
-    shapes, known values that are not finite, and a known matrix that is no rotation."""
-    return arguments.pose_parameter(X, name)
 
 
 def pose_of(R: Any, p: Any, name: str) -> Pose:

@@ -36,7 +36,7 @@ from ..model.geometry import Mesh, MeshFile
 from ..model.joint_space import independent_force
 from ..model.shapes import Vector
 from ..spatial import Pose
-from .distances import checked_pose, pose_of, separations
+from .distances import pose_of, separations
 from .separation import Separation
 from .shapes import (
     Capsule,
@@ -77,7 +77,7 @@ class PlacedShape(eqx.Module):
         if not isinstance(X_FS, Pose):
             position = np.zeros(3) if X_FS is None else X_FS
             X_FS = pose_of(np.eye(3), arguments.parameter(position, "X_FS", (3,)), "X_FS")
-        self.X_FS = checked_pose(X_FS, "X_FS")
+        self.X_FS = arguments.pose_parameter(X_FS, "X_FS")
         self.name = name or f"{type(shape).__name__} in {'the world' if frame is None else frame}"
 
 

@@ -60,7 +60,16 @@ class _Pair(NamedTuple):
         """The point of the cylinder that is nearest to x."""
         from_axis = jnp.maximum(square_root(jnp.sum(x[:2] * x[:2])), self.radius)
         ratio = self.radius / jnp.where(from_axis > 0, from_axis, 1)
-        return jnp.append(ratio * x[:2], jnp.clip(x[2], -self.length, self.length))
+        end = jnp.where(x[2] > 0, self.length, -self.length)
+        return jnp.append(ratio * x[:2], jnp.where(self.outside(x)[1], end, x[2]))
+
+    def outside(self, x: Array) -> tuple[Array, Array]:
+        """Whether x is beside the cylinder, and whether it is beyond one of its ends.
+
+        Each x is beside a cylinder without radius, and beyond the ends of one without length.
+        """
+        beside = (x[0] * x[0] + x[1] * x[1] > self.radius * self.radius) | (self.radius == 0)
+        return beside, (jnp.abs(x[2]) > self.length) | (self.length == 0)
 
 
 def segment_cylinder_separation(
@@ -104,7 +113,7 @@ def _width(pair: _Pair, n: Array, t: Array, x: Array) -> Array:
     outward = x[:2] / jnp.where(from_axis > 0, from_axis, 1)
     across = jnp.dot(n[:2], pair.radius * outward - point[:2])
     along = n[2] * (jnp.sign(x[2]) * pair.length - point[2])
-    beside, beyond = from_axis > pair.radius, jnp.abs(x[2]) > pair.length
+    beside, beyond = pair.outside(x)
     return jnp.where(beside, across, 0) + jnp.where(beyond, along, 0)
 
 
@@ -134,15 +143,14 @@ def _slope(pair: _Pair, t: Array, part: Array) -> tuple[Array, Array, Array]:
     """
     (x, y, z), (dx, dy, dz) = pair.p + t * pair.d, pair.d
     middle = pair.p + part * pair.d
-    beside = middle[0] * middle[0] + middle[1] * middle[1] > pair.radius * pair.radius
-    end = jnp.where(jnp.abs(middle[2]) > pair.length, jnp.sign(middle[2]), 0)
-    beyond = jnp.where(end == 0, 0, z - end * pair.length)
+    beside, past_end = pair.outside(middle)
+    beyond = jnp.where(past_end, z - jnp.sign(middle[2]) * pair.length, 0)
     from_axis = square_root(x * x + y * y)
     from_axis = jnp.where(from_axis > 0, from_axis, 1)
     growth, ratio = x * dx + y * dy, jnp.where(beside, pair.radius / from_axis, 1)
     slope = dz * beyond + (1 - ratio) * growth
     error = 4 * jnp.finfo(t.dtype).eps * (jnp.abs(beyond) + jnp.abs(1 - ratio) * from_axis)
-    curvature = end * end * dz * dz + (1 - ratio) * (dx * dx + dy * dy)
+    curvature = jnp.where(past_end, dz * dz, 0) + (1 - ratio) * (dx * dx + dy * dy)
     curvature += jnp.where(beside, ratio * (growth / from_axis) ** 2, 0)
     return slope, error, curvature
 
@@ -158,6 +166,8 @@ def _nearest_on_segment(pair: _Pair) -> Array:
     ends = jnp.stack([-pair.length, pair.length]) - pair.p[2]
     ends = jnp.where(rising, ends / jnp.where(rising, pair.d[2], 1), half)
     crossings = jnp.concatenate([_around_axis(pair), ends])
+    # The point of a segment without length does not move along it.
+    crossings = jnp.where(half > 0, crossings, lax.stop_gradient(crossings))
     knots = jnp.append(jnp.clip(crossings, -half, half), jnp.stack([-half, half]))
     slope, error, _ = jax.vmap(_slope, (None, 0, 0))(pair, knots, knots)
     falls, rises = slope < -error, slope > error

@@ -183,8 +183,8 @@ def core_separation(pair: CorePair) -> tuple[Array, Array, Array, Array]:
     touch = _find_touch(pair)
     if _are_boxes(pair):
         return _at_touch(pair, touch)
-    pair = with_triangles(pair, touch.corners)
-    return _refined(pair, touch, _newton(pair, touch))
+    local = with_triangles(pair, touch.corners)
+    return _refined(pair, local, touch, _newton(local, touch))
 
 
 @core_separation.defjvp
@@ -194,7 +194,7 @@ def _(primals, tangents):
     newton = _newton(with_triangles(fixed, touch.corners), touch)
 
     def refined(pair):
-        return _refined(with_triangles(pair, touch.corners), touch, newton)
+        return _refined(fixed, with_triangles(pair, touch.corners), touch, newton)
 
     return jax.jvp(refined, primals, tangents)
 
@@ -245,8 +245,12 @@ def _newton(pair: CorePair, touch: Touch) -> _Newton:
 
 
 @jax.jit
-def _refined(pair: CorePair, touch: Touch, newton: _Newton) -> tuple[Array, Array, Array, Array]:
+def _refined(
+    whole: CorePair, pair: CorePair, touch: Touch, newton: _Newton
+) -> tuple[Array, Array, Array, Array]:
     """The result of `core_separation` after one step of Newton's method from a touch.
+
+    `pair` is the whole pair with the triangles of the touch in place of hulls.
 
     In single precision, rounding errors can make this step a bad one if faces are nearly parallel.
     Then the result keeps the values of the touch, and has the derivatives of the step.
@@ -255,7 +259,7 @@ def _refined(pair: CorePair, touch: Touch, newton: _Newton) -> tuple[Array, Arra
     _, n = _step(moved, touch, newton.M_inverse)
     n = unit(touch.n + matmul(newton.total_change, n - touch.n), touch.n)
     exact = _are_boxes(pair)
-    best = touch.n if exact else _best_direction(pair, jnp.stack([n, newton.n, touch.n]))
+    best = touch.n if exact else _best_direction(whole, jnp.stack([n, newton.n, touch.n]))
     n = with_value(n, best)
     # The movement depends on the direction and on the distance, and it moves the points.
     moved = pair.moved(touch.movement(pair.separation(n), n))
@@ -266,7 +270,7 @@ def _refined(pair: CorePair, touch: Touch, newton: _Newton) -> tuple[Array, Arra
     a, _ = pair.a.nearest(x)
     b, _ = pair.b.nearest(y)
     # Errors of the points do not change the separation along n.
-    distance = with_value(_distance(pair, n, y, x), pair.separation(n))
+    distance = with_value(_distance(pair, n, y, x), whole.width(n))
     a = matmul(pair.R, a) + pair.p
     if exact:
         at_touch = _at_touch(pair, touch)
@@ -278,7 +282,7 @@ def _refined(pair: CorePair, touch: Touch, newton: _Newton) -> tuple[Array, Arra
 
 def _best_direction(pair: CorePair, directions: Array) -> Array:
     """The first of the directions (k, 3) with the largest separation, but for rounding errors."""
-    widths = jax.vmap(pair.separation)(directions)
+    widths = jax.vmap(pair.width)(directions)
     eps = jnp.finfo(widths.dtype).eps
     tolerance = 4 * eps * (pair.a.extent() + pair.b.extent())
     return directions[jnp.argmax(widths >= jnp.max(widths) - tolerance)]
