@@ -10,7 +10,6 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import jaxrbd as rbd
 from jaxrbd import envs
-from jaxrbd.envs import batches
 from jaxrbd.errors import ArgumentError
 from support import nightly, pages, zoo
 from support.point import Point, PointWithDraws, PointWithTwoNumbers, draws
@@ -481,38 +480,6 @@ def test_rows_of_parameters_can_be_another_axis(key):
         after = env.step(params, before, jnp.zeros((3, 1)))
         expected = (1 - friction.T) * before.observation
         np.testing.assert_allclose(after.observation, expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("n", [67, 128])
-def test_a_large_batch_is_computed_in_tiles(n, key, monkeypatch):
-    """The results and derivatives are those of one batch. 67 environments are two tiles of 34."""
-    axes = jax.tree.map(lambda _: None, PARAMS)._replace(friction=0)
-    params = PARAMS._replace(friction=jnp.linspace(0.0, 1.0, n, dtype=PARAMS.friction.dtype))
-    keys, actions = jax.random.split(key, n), jnp.linspace(-0.1, 0.1, n)[:, None]
-    env = envs.vectorize(PointWithDraws(), axes), envs.vectorize(envs.auto_reset(POINT), axes)
-
-    def results():
-        def loss(params, actions):
-            state = env[1].step(params, env[1].reset(params, keys), actions)
-            return jnp.sum(state.reward * jnp.linspace(0.0, 1.0, n)), state
-
-        found = jax.jit(jax.grad(loss, (0, 1), has_aux=True, allow_int=True))(params, actions)
-        sizes = set()
-        for equation in jax.make_jaxpr(env[0].step)(
-            params, env[0].reset(params, keys), actions
-        ).eqns:
-            if equation.primitive.name == "scan":
-                sizes.add(equation.params["length"])
-        draws = jax.jit(env[0].reset)(params, keys).physics
-        (gradient, by_action), state = found
-        return sizes, (gradient.friction, by_action, draws, state._replace(key=None))
-
-    sizes, expected = results()
-    assert sizes == set()
-    monkeypatch.setattr(batches, "TILED_NV", 1)
-    sizes, found = results()
-    assert sizes == {2}
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-12), found, expected)
 
 
 # ------------------------------------------------------------------------------- stacked models

@@ -29,12 +29,9 @@ def in_tiles(function: Callable[[Any], Any], states: Any) -> Any:
     size = -(-count // tiles)
 
     def filled(x: Array) -> Array:
-        added = jnp.broadcast_to(x[-1:], (tiles * size - count, *x.shape[1:]))
-        return jnp.concatenate([x, added])
+        return jnp.pad(x, [(0, tiles * size - count), *[(0, 0)] * (x.ndim - 1)], "edge")
 
-    if tiles * size > count:
-        states = jax.tree.map(filled, states)
-    found = in_blocks(function, states, size)
+    found = in_blocks(function, jax.tree.map(filled, states), size)
     return jax.tree.map(lambda x: x[:count], found)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,16 +14,11 @@ from jax.sharding import Mesh
 from jax.typing import ArrayLike
 
 from .._math.cast import select
-from .._math.tiles import TILE, by_platform, in_tiles
 from ..errors import ArgumentError
 from ..model import arguments
 from ..model.names import described
 from ..sharding import over_devices
 from .environment import Env, Params, State, Wrapper, checked_env
-
-# On a CPU, batches of environments with at least this many dofs are computed in tiles. The arrays
-# of a tile fit into the cache. Smaller robots have little work in each kernel of a tile.
-TILED_NV = 6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,31 +135,21 @@ class Vectorized(Wrapper):
     def _mapped(self, function: Callable[..., State]) -> Callable[..., State]:
         """`jax.vmap` of a function of the parameters and of arguments with one row per environment.
 
-        With a mesh, each device computes the rows of its environments. A CPU computes large batches
-        in tiles.
+        With a mesh, each device computes the rows of its environments.
         """
         axes, mesh = self.params_axes, self.mesh
 
         def run(params: Params, *rows: Any) -> State:
+            in_axes = (axes, *(0 for _ in rows))
+            if mesh is None:
+                return jax.vmap(function, in_axes)(params, *rows)
             varied, shared = (_parts(axes, params, batched) for batched in (True, False))
 
             def one(varied: Params, shared: Params, *rows: Any) -> State:
                 return function(_joined(axes, varied, shared), *rows)
 
             in_axes = (0, None, *(0 for _ in rows))
-            if mesh is not None:
-                return over_devices(one, mesh, in_axes)(varied, shared, *rows)
-
-            def at_once(rows: tuple[Any, ...]) -> State:
-                return jax.vmap(one, in_axes)(rows[0], shared, *rows[1:])
-
-            count = jax.tree.leaves(rows)[0].shape[0]
-            # In an exported program, the number of environments may be a symbol.
-            large = isinstance(count, int) and count > TILE
-            if params.model.nv < TILED_NV or not large:
-                return at_once((varied, *rows))
-            in_tiles_of_64 = functools.partial(in_tiles, at_once)
-            return by_platform(in_tiles_of_64, at_once, (varied, *rows))
+            return over_devices(one, mesh, in_axes)(varied, shared, *rows)
 
         return run
 
