@@ -162,8 +162,11 @@ def require_type(x: Any, name: str, kind: type) -> None:
         raise ArgumentError(f"{name} is {described(x)}, expected {article} {kind.__name__}")
 
 
-def names(x: Sequence[str], what: str) -> tuple[str, ...]:
-    """A sequence of names as a tuple. Raises ArgumentError for another object; `what` names it."""
+def names(x: Sequence[str] | None, what: str) -> tuple[str, ...]:
+    """A sequence of names as a tuple. Raises ArgumentError for None and other objects.
+
+    `what`: the name of the argument.
+    """
     found = sequence(x, what, "names")
     for name in found:
         if not isinstance(name, str):

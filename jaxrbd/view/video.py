@@ -9,7 +9,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -111,7 +111,8 @@ def checked_type(path: str | os.PathLike[str]) -> str:
 
 def _travel(model: Model, q: np.ndarray, frame: str) -> np.ndarray:
     """How far a frame has moved horizontally (T, 3), as the mean over robots (B, T, nq)."""
-    place = np.mean([frame_path(model, trajectory, frame).points for trajectory in q], axis=0)
+    paths = [np.asarray(frame_path(model, trajectory, frame).points) for trajectory in q]
+    place = np.mean(paths, axis=0)
     return (place - place[0]) * (1, 1, 0)
 
 
@@ -129,8 +130,8 @@ def _write_mp4(file: Path, pictures: Iterator[np.ndarray], period: float) -> Non
     import imageio_ffmpeg
 
     first = next(pictures)
-    size = first.shape[1], first.shape[0]
-    writer = imageio_ffmpeg.write_frames(file, size, fps=1 / period, quality=7, macro_block_size=2)
+    size, rate = (first.shape[1], first.shape[0]), cast("int", 1 / period)  # also a fraction
+    writer = imageio_ffmpeg.write_frames(file, size, fps=rate, quality=7, macro_block_size=2)
     with warnings.catch_warnings():
         # JAX warns of forks, because the copy of a process with threads can wait for ever. This
         # copy becomes ffmpeg at once.
