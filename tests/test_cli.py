@@ -870,7 +870,12 @@ def test_a_missing_mesh_names_the_option_for_its_package(tmp_path, capsys):
 
 def test_a_page_or_picture_in_a_missing_folder_is_an_error_at_the_start(tmp_path, capsys):
     path = str(tmp_path / "gone" / "file")
-    for words in (["view", "arm7", "--png"], ["play", "x", "--html"], ["rollout", "--html"]):
+    for words in (
+        ["view", "arm7", "--png"],
+        ["play", "x", "--html"],
+        ["play", "x", "--video"],
+        ["rollout", "--html"],
+    ):
         assert cli.main([*words, path]) == 1
         error = f"jaxrbd: error: {words[-1]}: the folder '{tmp_path / 'gone'}' does not exist\n"
         printed = capsys.readouterr()

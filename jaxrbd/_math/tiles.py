@@ -15,6 +15,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
+from .cast import select
+
 TILE = 64  # the largest number of states of a tile
 
 
@@ -120,13 +122,10 @@ def _repeated_at_once(
 
     operands = jax.tree.map(flat, operands)
 
-    def chosen(unfinished: Array, new: Any, old: Any) -> Any:
-        return jax.tree.map(lambda x, y: jnp.where(unfinished, x, y), new, old)
-
     def body(work: tuple[Any, Array]) -> tuple[Any, Array]:
         states, unfinished = work
         new, more = step(operands, states)
-        return jax.vmap(chosen)(unfinished, new, states), unfinished & more
+        return jax.vmap(select)(unfinished, new, states), unfinished & more
 
     start = jax.tree.map(flat, state), jnp.ones(count, bool)
     found, _ = lax.while_loop(lambda work: jnp.any(work[1]), body, start)

@@ -81,7 +81,7 @@ def _check_outputs(options: argparse.Namespace) -> None:
 
     The same holds for a file in a folder that does not exist.
     """
-    for name in ("html", "png"):
+    for name in ("html", "png", "video"):
         path = getattr(options, name, None)
         if path is None:
             continue

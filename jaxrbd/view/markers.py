@@ -113,10 +113,19 @@ def frame_path(
             "b,tbi->ti", inertia[:, 0], p
         )
         return Path(moments / (np.sum(inertia[:, 0]) or 1.0), color)
+    return Path(frame_origins(model, R, p, frame), color)
+
+
+def frame_origins(model: Model, R: np.ndarray, p: np.ndarray, frame: str | int) -> np.ndarray:
+    """The origin (..., 3) of a frame, for poses of the bodies R (..., nb, 3, 3), p (..., nb, 3).
+
+    Raises ArgumentError for an unknown frame.
+    """
     index = model.frame_index(frame)
     body, p_BF = model.frame_bodies[index], np.array(model.frame_pose.p[index], float)
-    points = R[:, body] @ p_BF + p[:, body] if body >= 0 else np.tile(p_BF, (len(p), 1))
-    return Path(points, color)
+    if body < 0:
+        return np.broadcast_to(p_BF, (*p.shape[:-2], 3))
+    return R[..., body, :, :] @ p_BF + p[..., body, :]
 
 
 def targets(tasks: Sequence[Task]) -> list[Marker]:

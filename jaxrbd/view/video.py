@@ -18,8 +18,8 @@ from ..errors import ArgumentError, installation
 from ..io._sealed import replace_file
 from ..model import Model, arguments
 from .drawing import drawing
-from .markers import Marker, decorated, frame_path
-from .motion import check_dt, motion, nearest_steps
+from .markers import Marker, decorated, frame_origins
+from .motion import Motion, check_dt, motion, nearest_steps
 from .picture import pictures, shot
 from .stage import checked_layers
 from .triangles import Packages
@@ -88,7 +88,7 @@ def save_video(
     scene = drawing(model, packages)
     found = motion(model, trajectory, "trajectory", ("T", "BT"))
     scene, layers = decorated(model, scene, layers, markers, ghosts)
-    travel = None if follow is None else _travel(model, found.q, follow)
+    travel = None if follow is None else _travel(model, found, follow)
     period = round(100 / rate) / 100 if kind == ".gif" else 1 / rate
     steps = nearest_steps(found.q.shape[1], dt, period)
     drawn = pictures(scene, found, layers, view, side_by_side, steps, travel)
@@ -109,10 +109,9 @@ def checked_type(path: str | os.PathLike[str]) -> str:
     return kind
 
 
-def _travel(model: Model, q: np.ndarray, frame: str) -> np.ndarray:
-    """How far a frame has moved horizontally (T, 3), as the mean over robots (B, T, nq)."""
-    paths = [np.asarray(frame_path(model, trajectory, frame).points) for trajectory in q]
-    place = np.mean(paths, axis=0)
+def _travel(model: Model, found: Motion, frame: str) -> np.ndarray:
+    """How far a frame has moved horizontally (T, 3), as the mean over all robots."""
+    place = frame_origins(model, found.R, found.p, frame).mean(axis=0)
     return (place - place[0]) * (1, 1, 0)
 
 
