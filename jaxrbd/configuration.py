@@ -45,9 +45,10 @@ __all__ = [
 def neutral(model: Model) -> Float[Array, " nq"]:
     """The configuration (nq,) of zeros and identity quaternions.
 
-    Position limits are ignored, so the model may also be a batch of models of one structure; the
-    result is one configuration for all of them. Except for `joints.Custom` and for joints that
-    follow others, every child frame coincides with the placement of its joint.
+    The result does not depend on the arrays of the model, such as position limits. So the model may
+    be a batch of models of one structure; the result is one configuration for all of them. Except
+    for `joints.Custom` and for joints that follow others, every child frame coincides with the
+    placement of its joint.
     """
     return jnp.asarray(neutral_coordinates(arguments.robot(model, batch=True)), model.dtype)
 

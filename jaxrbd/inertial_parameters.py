@@ -3,9 +3,10 @@
 An inertia is `(..., 10)`, `[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]` about the frame's origin, as in
 `jaxrbd.spatial`. Its pseudo-inertia is the 4x4 matrix of second moments of the mass,
 
-    J = integral of [x; 1] [x; 1]^T dm = [[Sigma, h], [h^T, m]],    Sigma = tr(I)/2 1 - I, h = m c.
+    J = integral of [x; 1] [x; 1]^T dm = [[Sigma, h], [h^T, m]],
 
-J is linear in the ten parameters. J is positive definite if and only if the inertia is the inertia
+with the second moments `Sigma = (tr(I)/2) E - I`, the 3x3 identity E, and `h = m c`. J is linear in
+the ten parameters. J is positive definite if and only if the inertia is the inertia
 of some rigid body whose mass does not lie in one plane. The log-Cholesky parameters describe a
 triangular factor of J by ten values without constraints. Every function broadcasts over leading
 axes, keeps the dtype of its operand and can be differentiated. All quantities are in SI units.
@@ -46,7 +47,7 @@ def pseudo_inertia(inertia: Float[Array, "... 10"]) -> Float[Array, "... 4 4"]:
 def inertia_from_pseudo(J: Float[Array, "... 4 4"]) -> Float[Array, "... 10"]:
     """The inertia (..., 10) of the symmetric part of a pseudo-inertia.
 
-    Inverse of `pseudo_inertia`: `I = tr(Sigma) 1 - Sigma`.
+    Inverse of `pseudo_inertia`: `I = tr(Sigma) E - Sigma`.
     """
     J = (J + jnp.swapaxes(J, -1, -2)) / 2
     xx, xy, xz, hx, _, yy, yz, hy, _, _, zz, hz, _, _, _, m = jnp.unstack(

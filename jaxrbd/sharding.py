@@ -65,24 +65,28 @@ def over_devices(
         axes = _tuple(in_axes, len(args))
         if len(axes) != len(args):
             raise ArgumentError(f"{len(args)} arguments, expected {len(axes)}, as many as in_axes")
-        rows = tuple(x for x, axis in zip(args, axes) if axis == 0)
+        batched = tuple(x for x, axis in zip(args, axes) if axis == 0)
         shared = tuple(x for x, axis in zip(args, axes) if axis is None)
 
-        def one(rows, shared):
-            rows, shared = iter(rows), iter(shared)
-            return function(*(next(rows if axis == 0 else shared) for axis in axes))
+        def one_sample(sample, shared):
+            sample, shared = iter(sample), iter(shared)
+            return function(*(next(sample if axis == 0 else shared) for axis in axes))
 
-        def share(rows, shared):
-            return _in_blocks(jax.vmap(one, (0, None)), rows, shared, block)
+        def part_of_one_device(batched, shared):
+            return _in_blocks(jax.vmap(one_sample, (0, None)), batched, shared, block)
 
-        size = _batch_size(rows)
+        size = _batch_size(batched)
         if size % multiple:
-            rows, _ = pad_batch(_placed(rows, mesh, whole), multiple)
+            batched, _ = pad_batch(_placed(batched, mesh, whole), multiple)
         # check_vma is off, because the check rejects the constants that are initial values of the
         # scans in tree/passes.py.
         out = jax.shard_map(
-            share, mesh=mesh, in_specs=(split, whole), out_specs=split, check_vma=False
-        )(_placed(rows, mesh, split), _placed(shared, mesh, whole))
+            part_of_one_device,
+            mesh=mesh,
+            in_specs=(split, whole),
+            out_specs=split,
+            check_vma=False,
+        )(_placed(batched, mesh, split), _placed(shared, mesh, whole))
         if size % multiple:
             out = jax.tree.map(lambda x: x[:size], _placed(out, mesh, whole))
         return out
@@ -136,23 +140,24 @@ def local_batch(tree: Any) -> Any:
     _batch_size(tree)
 
     def rows(x: jax.Array) -> np.ndarray:
+        # The key of a part is the index of its first sample. The start of a whole axis is None.
         parts = {shard.index[0].start or 0: shard.data for shard in x.addressable_shards}
         return np.concatenate([np.asarray(parts[start]) for start in sorted(parts)])
 
     return jax.tree.map(rows, tree)
 
 
-def _in_blocks(function: Callable, rows: Any, shared: Any, block: int | None) -> Any:
-    """`function(rows, shared)`, computed for `block` rows at a time."""
+def _in_blocks(function: Callable, batched: Any, shared: Any, block: int | None) -> Any:
+    """`function(batched, shared)`, computed for `block` samples at a time."""
     if block is None:
-        return function(rows, shared)
+        return function(batched, shared)
 
-    def step(rows):
+    def step(batched):
         # XLA unrolls a loop of one block. The barriers prevent fusion of the block with the
         # operations around it. So the program of a block is the same for any number of blocks.
-        return lax.optimization_barrier(function(*lax.optimization_barrier((rows, shared))))
+        return lax.optimization_barrier(function(*lax.optimization_barrier((batched, shared))))
 
-    return in_blocks(step, rows, block)
+    return in_blocks(step, batched, block)
 
 
 def _placed(tree: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
@@ -163,6 +168,7 @@ def _placed(tree: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
 
 
 def _batch_size(tree: Any) -> int:
+    """The size of the first axes. Raises ArgumentError if they are empty or differ in size."""
     shapes = [np.shape(x) for x in jax.tree.leaves(tree)]
     sizes = {shape[0] if shape else 0 for shape in shapes}
     if len(sizes) != 1 or 0 in sizes:

@@ -576,9 +576,7 @@ REFUSED = {
     ),
     "dtype is 'float16', expected float32 or float64": lambda: ARM.astype("float16"),
     "'double_pendulum' is a batch of models": lambda: algorithms.total_mass(SEVERAL),
-    "expected (2, 10), those of one robot; batch with jax.vmap": lambda: algorithms.crba(
-        SEVERAL, Q
-    ),
+    "expected (2, 10) for one robot; batch with jax.vmap": lambda: algorithms.crba(SEVERAL, Q),
     "its inertias have shape (3, 2, 10)": lambda: SEVERAL.with_mass(ARM.body_names[0], 2.0),
     "inertias have shape (3, 2, 10)": lambda: SEVERAL.with_payload(TIP, 2.0),
     "key has shape () and dtype int64, expected one key": lambda: sensors.Noise(1.0)(3, Q),

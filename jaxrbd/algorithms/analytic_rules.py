@@ -5,12 +5,12 @@ first derivatives are linear maps D_i of the changes of these vectors. The chang
 displacement (nv,). Forward mode needs `D_i change`, and reverse mode needs `weights . D_i`. The
 derivatives of `weights . D_i` are the second derivatives of the scalar `weights . y`, matrices
 H_ij. So the Hessian of a scalar function of y, in forward over reverse mode, takes one evaluation
-of all H_ij. For the other second derivatives, JAX differentiates the program of the D_i. Without a
-formula for H_ij, JAX does so for all second derivatives.
+of all H_ij. In forward over forward mode, and without a formula for H_ij, JAX differentiates the
+program of the D_i.
 
 D_q maps a velocity at q to the derivative of y along this velocity. When q moves with the velocity
-d, the derivative along the velocity e at the moved q is the symmetric second derivative in (d, e),
-plus half of the derivative along the bracket [d, e].
+d, the rate of the derivative along a velocity e is the symmetric second derivative in (d, e), plus
+half of the derivative along the bracket [d, e] (`configuration.velocity_bracket`).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ Parts = tuple[int, ...]
 
 @runtime_checkable
 class Differential(Protocol):
-    """The value y of a function, a pytree of arrays, and the maps of its first derivatives.
+    """The value y of a function, a pytree of arrays, and the maps D_i of its first derivatives.
 
-    `point`: the (constants, q, *others) where the function has this value.
+    `point`: the arguments `(constants, q, *others)` at which the function has the value y.
     """
 
     @property

@@ -221,7 +221,7 @@ def _changes_with_acceleration(
 def _map_to_independent(
     model: Model, q: Array, v: Array, a: Array, tau: Array, tree: RneaDerivatives
 ) -> RneaDerivatives:
-    """Derivatives of `G^T tau` plus the forces of armature and dissipation (q, v and a).
+    """Derivatives, by q, v and a, of `G^T tau` plus the forces of armature and dissipation.
 
     `tau` (nv_tree,): generalized forces on the dofs of the tree; `tree`: the derivatives of tau
     with respect to the displacements, rates and rate derivatives of these dofs.

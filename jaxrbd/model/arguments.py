@@ -106,6 +106,7 @@ def robot(model: Model, place: str = "the first argument", *, batch: bool = Fals
 
 
 def _given(model: Model, x: Any, name: str) -> Array:
+    """`x` as an array. Raises ArgumentError for a Model, which a caller may have passed twice."""
     if isinstance(x, Model):
         raise ArgumentError(f"{name} is {x!r}, expected an array; the model was given before")
     return as_array(x, name)
@@ -236,8 +237,8 @@ FRACTION = Requirement("a number from 0 to 1", lambda x: (x >= 0) & (x <= 1))
 def unit_quaternions(name: str, values: np.ndarray, model: Any) -> None:
     """Raise ArgumentError if a quaternion in a configuration (nq,) is zero.
 
-    Quaternions of any other length are valid: the joints normalize them. The function
-    `configuration` checks the shape and the dtype.
+    Quaternions of any other length are valid, because the joints normalize them. An array of
+    another shape or dtype raises nothing here: the function `configuration` refuses it.
     """
     if values.ndim != 1 or not isinstance(model, Model):
         return

@@ -165,7 +165,7 @@ def _expand(links: Sequence[Link], joints: list[JointSpec]) -> tuple[list[Link],
     return links, expanded
 
 
-# The parameters of joints that are numbers.
+# The fields of the joint classes that are arrays, and not functions as in `joints.Custom`.
 JOINT_PARAMETERS = "axis", "pitch", "turn", "advance"
 
 
@@ -297,6 +297,7 @@ def _stacked(
     name: str,
     geometry: LinkGeometry,
 ) -> Model:
+    """The model of the bodies and frames, with their parameters stacked in arrays."""
     joints, kinds = [body.joint for body in bodies], [body.kind for body in bodies]
     topology = Topology(
         parents=tuple(body.parent for body in bodies),
@@ -341,13 +342,13 @@ def _stacked(
 
 
 def _geometry(links: Sequence[Link]) -> LinkGeometry:
-    def stated(kind: str) -> dict[str, tuple[Geometry, ...]]:
-        shapes = {link.name: getattr(link, kind) for link in links}
+    def shapes_by_link(field: str) -> dict[str, tuple[Geometry, ...]]:
+        by_link = {link.name: getattr(link, field) for link in links}
         return {
-            name: tuple(map(checked_geometry, found)) for name, found in shapes.items() if found
+            name: tuple(map(checked_geometry, shapes)) for name, shapes in by_link.items() if shapes
         }
 
-    return LinkGeometry(stated("visuals"), stated("collisions"))
+    return LinkGeometry(shapes_by_link("visuals"), shapes_by_link("collisions"))
 
 
 def _poses(matrices: list[np.ndarray]) -> Pose:

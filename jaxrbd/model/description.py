@@ -29,7 +29,7 @@ class Link:
       inertia about the origin of this frame (kg, kg m, kg m^2); see `link_inertia`. Default: a
       massless link;
     - `visuals`, `collisions`: the shapes to draw, and the shapes that touch other bodies.
-      `jaxrbd.view` draws them; `collision.pairs_of` and `contact.Scene` use `collisions`. No
+      `jaxrbd.view` draws both; `collision.pairs_of` and `contact.Scene` use `collisions`. No
       algorithm of the dynamics reads them.
     """
 
@@ -73,7 +73,7 @@ def universal(axis1: Numbers, axis2: Numbers) -> Compound:
 def euler(sequence: str) -> Compound:
     """Euler joint: successive rotations in rad about the moving axes in `sequence`, such as "zyx".
 
-    Raises ModelError for another object, no letters, and a letter other than x, y and z.
+    Raises ModelError if `sequence` is not a string of one or more of the letters x, y and z.
     """
     axes = {"x": (1, 0, 0), "y": (0, 1, 0), "z": (0, 0, 1)}
     if not isinstance(sequence, str) or not sequence or set(sequence) - set(axes):
@@ -83,9 +83,10 @@ def euler(sequence: str) -> Compound:
 
 @dataclasses.dataclass(frozen=True)
 class Mimic:
-    """A joint with one dof has the coordinate `q = multiplier * q_leader + offset`.
+    """The rule `q = multiplier * q_leader + offset` for the coordinate q of a joint with one dof.
 
-    `joint`: the name of the leader, which has one dof too.
+    `joint`: the name of the leader, the joint with the coordinate q_leader. The leader has one dof
+    too. q, q_leader and `offset` are in rad or m.
     """
 
     joint: str
@@ -94,12 +95,12 @@ class Mimic:
 
 
 class Follow(eqx.Module):
-    """A joint with one dof has the coordinate `q = function(q_leaders)`, for a smooth function.
+    """The rule `q = function(q_leaders)` for the coordinate q of a joint with one dof.
 
     - `joints`: the names of the m leaders. Each has one dof and follows no other joint;
-    - `function`: maps the leaders' coordinates (m,) to the coordinate (). It is a pure function in
-      jax.numpy, or an `eqx.Module` with a `__call__`. The arrays of a module are leaves of the
-      model.
+    - `function`: maps the leaders' coordinates (m,) to the coordinate (), in rad or m. It is a pure
+      and smooth function in jax.numpy, or an `eqx.Module` with a `__call__`. The arrays of a module
+      are leaves of the model.
 
     Source: Featherstone, section 3.2 (explicit constraints).
     """

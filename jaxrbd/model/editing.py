@@ -33,8 +33,9 @@ def describe(model: Model) -> tuple[list[Link], list[JointSpec]]:
     `build_model` adds the inertia of a welded link to the body that carries the link. So a welded
     link is returned as a massless link on a Fixed joint, whose name is the name of the link and
     " (welded)". It keeps its geometry. A link that is fixed to the world keeps its inertia too. The
-    new model may have the frames in another order: the frames of links that are welded to a body or
-    to the world come after the moving bodies that this body or the world carries.
+    new model may have the frames in another order: the frame of a link that is welded to a body
+    comes after the frames of the body's descendants, and the frames of links that are fixed to the
+    world come last.
     """
     placements = np.array(pose_matrix(robot(model).placement), float)
     frames = np.array(pose_matrix(model.frame_pose), float)
@@ -220,7 +221,7 @@ def place_frames(model: Model, poses: Mapping[str, Pose | ArrayLike]) -> Model:
     `poses`: for each frame its pose in the world, a `Pose` or a matrix (4, 4). A pose may be
     traced, and results have derivatives with respect to it. The frames are fixed to the world:
     links that are welded to the world, or frames of `add_frame`. Other frames stay where they are.
-    The models share compiled programs.
+    The result and `model` share compiled programs.
 
     Raises ArgumentError for an unknown frame, for a frame on a moving body, and for a pose that is
     no rigid pose.

@@ -319,7 +319,7 @@ def require_one_robot(model: Model) -> None:
     if getattr(model.inertia, "ndim", 2) != 2:
         raise ArgumentError(
             f"{model.name!r} is a batch of models: its inertias have shape {model.inertia.shape}, "
-            f"expected ({model.nb}, 10), those of one robot; batch with jax.vmap"
+            f"expected ({model.nb}, 10) for one robot; batch with jax.vmap"
         )
 
 
