@@ -33,6 +33,7 @@ from ._math.components import (
     halves,
     join,
     linear_combination,
+    require_entries,
     rows,
     second_moments,
     small_product,
@@ -338,6 +339,8 @@ def inertia_center_of_mass(inertia: Float[Array, "... 10"]) -> Float[Array, "...
 
 
 def _split_inertia(inertia: Array) -> tuple[Array, Vec3, Mat3]:
+    """The mass m, the first moment m c and the rotational inertia of an inertia (..., 10)."""
+    require_entries(inertia, 10)
     m, hx, hy, hz, *I_o = jnp.unstack(inertia, axis=-1)
     return m, Vec3(hx, hy, hz), Mat3.symmetric(*I_o)
 

@@ -24,7 +24,11 @@ from jaxrbd import (
     optimal_control,
     padded,
     passive,
+    se3,
     sensors,
+    sharding,
+    so3,
+    spatial,
     tendons,
     view,
 )
@@ -35,6 +39,8 @@ from support import zoo
 ARM = rbd.load_robot("double_pendulum")
 SAMPLES = np.zeros((30, ARM.nv))
 Q = np.zeros(ARM.nq)
+Q5 = jnp.zeros(5)
+MESH = jax.make_mesh((1,), ("devices",))
 
 
 def started(episode_steps):
@@ -705,6 +711,41 @@ REFUSED = {
     "X_FB.R is [[[2.": lambda: passive.FluidBoxes([TIP], [[1.0, 1.0, 1.0]], STRETCHED),
     "X_FS.R is [[2.": lambda: tendons.Wrap(BALL.shape, TIP, Pose(2 * np.eye(3), np.zeros(3))),
     "a point is [ 0. nan  0.]": lambda: constraints.point(None, 0, (0, np.nan, 0)),
+    "w has shape (3,) and dtype int64, expected": lambda: so3.exp(jnp.arange(3)),
+    "w has shape (1, 3) and dtype int64": lambda: so3.left_jacobian_inverse(jnp.ones((1, 3), int)),
+    "q has shape (4,) and dtype int64": lambda: so3.quaternion_to_matrix(jnp.arange(4)),
+    "R has shape (3, 3) and dtype int64": lambda: so3.log(jnp.eye(3, dtype=int)),
+    "xi has shape (6,) and dtype int64": lambda: se3.left_jacobian(jnp.arange(6)),
+    "a vector has shape (5,), expected (..., 6)": lambda: spatial.cross_force(Q5, Q5),
+    "a vector has shape (5,), expected (..., 3)": lambda: spatial.skew(Q5),
+    "a vector has shape (5,), expected (..., 10)": lambda: spatial.inertia_matrix(Q5),
+    "key has shape (3,) and dtype float64": lambda: rbd.random_configuration(ARM, jnp.zeros(3)),
+    "damping is -1.0, expected finite, 0 or": lambda: algorithms.operational_space_inertia(
+        ARM, Q, (TIP,), damping=-1.0
+    ),
+    "placement.p has shape (2,)": lambda: rbd.model.append_model(
+        ARM, ARM, TIP, Pose(np.eye(3), np.zeros(2)), "x"
+    ),
+    "inertia_com is [[0. 1.": lambda: rbd.model.link_inertia(
+        1.0, inertia_com=np.arange(9.0).reshape(3, 3)
+    ),
+    "rotation is [[2. 0.": lambda: rbd.model.link_inertia(1.0, rotation=2 * np.eye(3)),
+    "links is None, expected a sequence of Link": lambda: rbd.build_model(None, []),
+    "an entry of links is 'str', expected a Link": lambda: rbd.build_model(["a"], []),
+    "an entry of joints is 'int', expected a JointSpec": lambda: rbd.build_model([], [3]),
+    "the name of a link is 3, expected": lambda: rbd.build_model([rbd.model.Link(3)], []),
+    "the name of a joint is 3, expected": lambda: rbd.build_model(
+        [], [rbd.model.JointSpec(3, rbd.model.Fixed(), None, "a")]
+    ),
+    "name is 5, expected a name": lambda: rbd.build_model([], [], name=5),
+    "joints is 'j1', expected a sequence of names": lambda: rbd.model.Follow("j1", sum),
+    "block is 2.5, expected None or an integer": lambda: sharding.over_devices(
+        sum, MESH, block=2.5
+    ),
+    "multiple is 2.5, expected an integer": lambda: sharding.pad_batch(Q, 2.5),
+    "mesh is None, expected a jax": lambda: sharding.shard_batch(Q, None),
+    "mesh is 2, expected a jax": lambda: sharding.over_devices(sum, 2),
+    "the batch has a 'ndarray', expected arrays of JAX": lambda: sharding.local_batch(Q),
 }
 
 

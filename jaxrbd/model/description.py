@@ -7,6 +7,7 @@ can write descriptions in Python. `jaxrbd.build_model` makes a `Model` from a de
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
@@ -14,9 +15,9 @@ import numpy as np
 from jax import Array
 
 from ..errors import ModelError
-from ..joints import Joint, Revolute, as_module
+from ..joints import Joint, Revolute, as_module, is_rotation
 from .geometry import Geometry
-from .parameters import parameter
+from .parameters import entries, is_symmetric, names, parameter, require
 
 Numbers = int | float | Sequence[int | float] | np.ndarray
 
@@ -52,13 +53,20 @@ class Compound:
     constant. So the algorithms need no special case for it. The coordinates of the joint are the
     coordinates of the stages, in order. Stage k of a joint j has the name `j.k`, from k = 1 on.
 
-    Raises ModelError for no stages; a joint without dofs is a `Fixed`.
+    Raises ModelError for no stages, and for a stage that is no joint of `jaxrbd.joints`. A joint
+    without dofs is a `Fixed`.
     """
 
     stages: tuple[Joint, ...]
 
     def __post_init__(self):
-        if not self.stages:
+        found = entries(self.stages)
+        if found is None or not all(isinstance(stage, Joint) for stage in found):
+            raise ModelError(
+                f"stages of a Compound are {self.stages!r}, expected a tuple of joints of "
+                f"jaxrbd.joints"
+            )
+        if not found:
             raise ModelError("a Compound has no stages, expected one or more; see Fixed")
 
 
@@ -105,7 +113,9 @@ class Follow(eqx.Module):
     Source: Featherstone, section 3.2 (explicit constraints).
     """
 
-    joints: tuple[str, ...] = eqx.field(static=True, converter=tuple)
+    joints: tuple[str, ...] = eqx.field(
+        static=True, converter=functools.partial(names, what="joints")
+    )
     function: Callable[[Array], Array] = eqx.field(converter=as_module)
 
 
@@ -178,14 +188,17 @@ def link_inertia(
     - `rotation`: (3, 3), from the axes of `inertia_com` to the axes of the link frame (default: the
       identity).
 
-    Raises ArgumentError for another shape, and for objects that are no real numbers. Source:
+    Raises ArgumentError for another shape, for objects that are no real numbers, for an
+    `inertia_com` that is not symmetric, and for a `rotation` that is no rotation matrix. Source:
     Featherstone (2.63).
     """
-    m = float(_shaped(mass, "mass", ()))
-    c = _shaped(com, "com", (3,))
-    turn = np.eye(3) if rotation is None else _shaped(rotation, "rotation", (3, 3))
+    m = float(shaped(mass, "mass", ()))
+    c = shaped(com, "com", (3,))
+    turn = np.eye(3) if rotation is None else shaped(rotation, "rotation", (3, 3))
+    require(turn, is_rotation, "rotation", "a rotation matrix")
     zero = np.zeros((3, 3))
-    about_com = zero if inertia_com is None else _shaped(inertia_com, "inertia_com", (3, 3))
+    about_com = zero if inertia_com is None else shaped(inertia_com, "inertia_com", (3, 3))
+    require(about_com, is_symmetric, "inertia_com", "a symmetric matrix")
     I = turn @ about_com @ turn.T + m * (c @ c * np.eye(3) - np.outer(c, c))
     return np.array([m, *(m * c), I[0, 0], I[0, 1], I[1, 1], I[0, 2], I[1, 2], I[2, 2]])
 
@@ -203,7 +216,7 @@ def placement_matrix(xyz: Numbers = (0, 0, 0), rpy: Numbers = (0, 0, 0)) -> np.n
 
     `R = Rz(yaw) Ry(pitch) Rx(roll)`. Source: the URDF specification, element origin.
     """
-    xyz, rpy = _shaped(xyz, "xyz", (3,)), _shaped(rpy, "rpy", (3,))
+    xyz, rpy = shaped(xyz, "xyz", (3,)), shaped(rpy, "rpy", (3,))
     (sr, sp, sy), (cr, cp, cy) = np.sin(rpy), np.cos(rpy)
     H = np.eye(4)
     H[:3, :3] = [
@@ -215,5 +228,9 @@ def placement_matrix(xyz: Numbers = (0, 0, 0), rpy: Numbers = (0, 0, 0)) -> np.n
     return H
 
 
-def _shaped(x: Numbers, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    return np.asarray(parameter(np.asarray(x) if isinstance(x, Array) else x, name, shape))
+def shaped(x: Numbers, name: str, *shapes: tuple[int, ...]) -> np.ndarray:
+    """x as a NumPy array in float64 with one of the shapes.
+
+    Raises ArgumentError for another shape, and for objects that are no real numbers.
+    """
+    return np.asarray(parameter(np.asarray(x) if isinstance(x, Array) else x, name, *shapes))

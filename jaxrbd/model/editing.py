@@ -130,9 +130,10 @@ def append_model(
     welded to the frame with their inertia. The result has the gravity, dtype and name of `model`.
     The frames may have another order, as for `describe`.
 
-    Raises ArgumentError for an unknown frame. Raises ArgumentError if dissipation is on in only one
-    of the robots, because dissipation is on for all joints of a model or for none. Raises
-    ModelError if the robots have a name in common, and for a placement that is no rigid pose.
+    Raises ArgumentError for an unknown frame, and for a `Pose` that is no rigid pose. Raises
+    ArgumentError if dissipation is on in only one of the robots, because dissipation is on for all
+    joints of a model or for none. Raises ModelError if the robots have a name in common, and for a
+    matrix that is no rigid pose.
     """
     robot(model)
     robot(other, "the second argument")
@@ -147,7 +148,7 @@ def append_model(
     if not isinstance(prefix, str):
         raise ArgumentError(f"prefix is {prefix!r}, expected a text")
     if isinstance(placement, Pose):
-        placement = np.asarray(pose_matrix(placement))
+        placement = np.asarray(pose_matrix(pose_parameter(placement, "placement")))
     mount: Any = np.eye(4) if placement is None else parameter(placement, "placement", (4, 4))
     links, joints = describe(model)
     other_links, other_joints = describe(other)

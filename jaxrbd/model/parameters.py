@@ -209,6 +209,11 @@ def are_rotations(R: np.ndarray) -> bool:
     return bool(np.all(is_orthogonal) and np.all(np.sum(np.cross(x, y) * z, axis=-1) > 0))
 
 
+def is_symmetric(x: np.ndarray) -> bool:
+    """Whether a matrix is symmetric, to the rounding errors of float32; True for entries of NaN."""
+    return not np.any(np.abs(x - x.T) > 1e-6 * np.max(np.abs(x), initial=0))
+
+
 def require_direction(x: Parameter, name: str) -> None:
     """Raise ArgumentError for a vector that is zero or not finite, unless JAX traces it."""
     require(x, lambda x: np.all(np.isfinite(x)) and np.any(x), name, "a direction, not zero")
