@@ -123,7 +123,7 @@ class ContactWarning(UserWarning):
 
     There are three cases: a shape of the robot is left out, because it is a mesh in a file; the
     hull of a mesh was replaced by one with fewer vertices; and a robot that moves freely can rest
-    on nothing, because contacts of its geoms were left out.
+    on nothing, because contacts of its geoms (shapes of an MJCF file) were left out.
     """
 
 

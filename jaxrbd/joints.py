@@ -730,7 +730,7 @@ def evaluate(function: Callable, coordinates: Array, name: str) -> Any:
         pass
     try:
         return function(coordinates)
-    except (TypeError, ValueError, AttributeError, IndexError) as fault:
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as fault:
         raise ValueError(f"{name} fails on coordinates of shape {shape}: {fault}") from None
 
 

@@ -720,6 +720,12 @@ REFUSED = {
     "a vector has shape (5,), expected (..., 3)": lambda: spatial.skew(Q5),
     "a vector has shape (5,), expected (..., 10)": lambda: spatial.inertia_matrix(Q5),
     "key has shape (3,) and dtype float64": lambda: rbd.random_configuration(ARM, jnp.zeros(3)),
+    "q is a Kinematics, expected an array": lambda: rbd.integrate(
+        ARM, rbd.forward_kinematics(ARM, Q), Q
+    ),
+    "v is a Kinematics, expected an array": lambda: rbd.kinetic_energy(
+        ARM, Q, rbd.forward_kinematics(ARM, Q)
+    ),
     "damping is -1.0, expected finite, 0 or": lambda: algorithms.operational_space_inertia(
         ARM, Q, (TIP,), damping=-1.0
     ),

@@ -94,8 +94,8 @@ def with_analytic_derivatives(
 ) -> Callable[..., PyTree]:
     """The function `value(constants, q, *others)`, differentiated by analytic formulas.
 
-    - `constants`: a tuple whose first entry is the model. With respect to it, JAX differentiates
-      the programs;
+    - `constants`: a tuple whose first entry is the model. With respect to the constants, JAX
+      differentiates `program`, and the program of `first_order`;
     - `first_order(constants, q, *others)`: the `Differential`, which is a pytree;
     - `second_order(constants, q, *others, first, weights)`: the `SecondOrder` of `weights . y`;
       without it, JAX differentiates `first_order`;

@@ -257,21 +257,22 @@ def _hull_of_mesh(mesh: Mesh, name: str, most_vertices: int) -> tuple[ConvexMesh
 
 @arguments.compiled(arrays=("q",))
 def robot_distances(
-    model: Model, q: Float[Array, " nq"], pairs: DistancePairs
+    model: Model, q: Array | Kinematics, pairs: DistancePairs
 ) -> Float[Array, " m"]:
-    """The signed distances (m,) of the shapes of m pairs in a configuration q, in m.
+    """The signed distances (m,) of the shapes of m pairs, in m.
 
-    A distance is negative if the shapes overlap. Derivatives are as for `distance`. Raises
-    ArgumentError for an unknown frame.
+    `q` (nq,) or its `Kinematics`. A distance is negative if the shapes overlap. Derivatives are as
+    for `distance`. Raises ArgumentError for an unknown frame.
     """
     return robot_separations.unchecked(model, q, pairs).distance
 
 
 @arguments.compiled(arrays=("q",))
-def robot_separations(model: Model, q: Float[Array, " nq"], pairs: DistancePairs) -> Separation:
-    """The `Separation` of each of m pairs of shapes in a configuration q, in the world frame.
+def robot_separations(model: Model, q: Array | Kinematics, pairs: DistancePairs) -> Separation:
+    """The `Separation` of each of m pairs of shapes, in the world frame.
 
-    Its arrays have a leading axis of length m. Raises ArgumentError for an unknown frame.
+    `q` (nq,) or its `Kinematics`. The arrays of the result have a leading axis of length m. Raises
+    ArgumentError for an unknown frame.
     """
     if not len(checked_pairs(pairs)):
         zero, vectors = jnp.zeros(0, model.dtype), jnp.zeros((0, 3), model.dtype)
