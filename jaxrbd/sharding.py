@@ -186,7 +186,7 @@ def _batch_size(tree: Any) -> int:
 
 
 def _is_count(x: Any) -> bool:
-    return isinstance(x, int | np.integer) and not isinstance(x, bool) and x >= 1
+    return bool(isinstance(x, int | np.integer) and not isinstance(x, bool) and x >= 1)
 
 
 def _require_mesh(mesh: Any) -> None:
