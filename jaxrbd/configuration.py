@@ -68,8 +68,9 @@ def random_configuration(model: Model, key: PRNGKeyArray) -> Float[Array, " nq"]
     `key`: a `jax.random` key. Without limits, angles are within pi of zero, and lengths within 1 m
     of zero. With one limit, the range is at least pi or 1 m. Rotations are uniform on SO(3).
     """
+    kinds = arguments.robot(model).joints
     key = arguments.typed_keys(key, "key", 0)
-    keys = jax.random.split(key, max(len(arguments.robot(model).joints), 1))
+    keys = jax.random.split(key, max(len(kinds), 1))
 
     def draw(group, lower, upper):
         return group.joint.random(keys[group.number], lower, upper)
