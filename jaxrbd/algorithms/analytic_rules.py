@@ -110,7 +110,7 @@ def with_analytic_derivatives(
 
     @custom_jvp
     def known(point, first):
-        """The value at a point where the first order is known. `first` has no derivatives."""
+        """The value of the `Differential` first at the point. `first` has no derivatives."""
         return first.value
 
     @functools.partial(custom_jvp, nondiff_argnums=(0,))
@@ -217,6 +217,7 @@ def _curved(
         products = [matmul(block, change) for block, change in blocks if block is not None]
         found.append(functools.reduce(jnp.add, products, jnp.zeros_like(changes[0])))
     if parts[0] == moving[0] == 0:
+        # Half of the derivative along the bracket [d, e], as a linear map of e: see the head.
         (slope,) = first.weighted(point, (0,), weights)
         bracket = functools.partial(velocity_bracket.unchecked, point[0][0], changes[0])
         (turned,) = jax.linear_transpose(bracket, slope)(slope)

@@ -28,10 +28,10 @@ segment of node i has `I_i + P_c` in place of I_i, and `J_i - P_i` in place of J
 change, and D is positive wherever a node further down the path has inertia.
 
 The remaining passes are affine maps. Let p be the articulated bias force of a node: the bias force
-of the node plus the contributions of its children. c is the bias acceleration. With the
-articulated-body inertia Y, and U, D and R computed from Y, `F = R X` is the matrix of both maps:
+of the node plus the addends of its children. c is the bias acceleration. With the articulated-body
+inertia Y, U, D and R computed from Y, and `F = R X`, the maps are
 
-    contribution to p of the parent = F^T (p + Y c) + X^T U tau / D,
+    addend to p of the parent = F^T (p + Y c) + X^T U tau / D,
     acceleration = F a + R c + S u / D,    u = tau - S . p.
 
 Sources: Featherstone (1999), A divide-and-conquer articulated-body algorithm for parallel O(log(n))
@@ -70,6 +70,7 @@ def divide_and_conquer(
     F = matmul(R, nodes.X)
 
     def to_parents(level, p, data):
+        """The addends of the nodes of a `Level` of heavy paths to p of their parents."""
         F_T, addend = data
         return level.products_to_tips(_join_forces, (F_T, _apply(F_T, p) + addend))[1]
 
@@ -92,6 +93,7 @@ def articulated_inertias(parents: np.ndarray, nodes: DofTree) -> Float[Array, "n
     """The articulated-body inertias of the nodes of a dof tree, each in the frame of its node."""
 
     def to_parents(level, I, nodes):
+        """The addends of the nodes of a `Level` of heavy paths to the inertias of their parents."""
         half = nodes.X / jnp.sqrt(jnp.array(2, I.dtype))
         moved = level.products_to_tips(_join_moved, (half, _congruent(half, I)))[1]
         moved = jnp.where(level.is_start[:, None, None], 0, moved)
@@ -133,7 +135,7 @@ def _join_moved(above, below):
 def _join_forces(above, below):
     """The affine map of two segments.
 
-    It maps a contribution to p of their tip to the contribution to p of their parent.
+    It maps an addend to p of their tip to the addend to p of their parent.
     """
     (F_T, h), (F_T_below, h_below) = above, below
     return matmul(F_T, F_T_below), h + _apply(F_T, h_below)

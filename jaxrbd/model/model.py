@@ -335,6 +335,12 @@ def _quaternions(
     places: tuple[int | None, ...],
     independent: tuple[int, ...] | None,
 ) -> tuple[tuple[str, int], ...]:
+    """The value of `Model.quaternions`.
+
+    - `places`: for each joint kind, the index of the quaternion in the coordinates of the joint;
+    - `independent`: the indices of the entries of q among the coordinates of all joints; None if no
+      joint follows others.
+    """
     found = []
     for bodies, place in zip(joint_bodies, places):
         if place is None:
