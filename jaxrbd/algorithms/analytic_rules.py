@@ -140,6 +140,7 @@ def with_analytic_derivatives(
         return known(point, first), _total(first.value, change, by_constants)
 
     def product_rule(parts, primals, tangents):
+        """The tangent has the term `linear` from new changes and `curved` from a moved point."""
         (point, first, changes), (point_dot, _, changes_dot) = primals, tangents
         moving = [i for i, x in enumerate(changes_dot) if not isinstance(x, SymbolicZero)]
         linear = None
@@ -154,6 +155,11 @@ def with_analytic_derivatives(
         return product(parts, point, first, changes), _total(first.value, linear, curved)
 
     def weighted_rule(parts, primals, tangents):
+        """The tangent has the term `linear` from changed weights, and two terms from a moved point.
+
+        `curved` is the term of the vectors that change, by H_ij. `by_jax` is the term of the
+        constants; without `second_order`, it is the term of the vectors too.
+        """
         (point, first, weights), (point_dot, _, weights_dot) = primals, tangents
         zeros = [isinstance(x, SymbolicZero) for x in jax.tree.leaves(weights_dot)]
         linear = curved = None

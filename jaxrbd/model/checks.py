@@ -58,6 +58,7 @@ def inertia_faults(links: Sequence[Link]) -> dict[str, str]:
 
 
 def _inertia_fault(inertia: np.ndarray) -> str | None:
+    """The reason why no rigid body can have the inertia (10,), or None."""
     mass, h = inertia[0], inertia[1:4]
     if mass == 0:
         return "mass 0 with rotational inertia or mass moment" if np.any(inertia[1:]) else None
@@ -79,6 +80,7 @@ def _inertia_fault(inertia: np.ndarray) -> str | None:
 
 
 def _check_link(link: Link) -> None:
+    """Raise ModelError, which names the link, for an invalid inertia or an invalid shape."""
     require_type(link, "an entry of links", Link)
     text(link.name, "the name of a link")
     fault = None
@@ -102,6 +104,7 @@ def _check_link(link: Link) -> None:
 
 
 def _check_joint(joint: JointSpec) -> JointSpec:
+    """The joint with its parameters as arrays. Raises ModelError, which names the joint."""
     require_type(joint, "an entry of joints", JointSpec)
     text(joint.name, "the name of a joint")
     try:
@@ -167,6 +170,7 @@ def _sized(joint: JointSpec, field: str, default: float, size: int) -> np.ndarra
 
 
 def _check_tree(links: Sequence[Link], joints: Sequence[JointSpec]) -> None:
+    """Raise ModelError unless the names are unique and the links form trees on the world."""
     known: set[str | None] = {None}
     for link in links:
         if not link.name or link.name in known:
@@ -209,6 +213,7 @@ def _check_tree(links: Sequence[Link], joints: Sequence[JointSpec]) -> None:
 
 
 def _check_cycles(links: Sequence[Link], parent_joints: dict[str, JointSpec]) -> None:
+    """Raise ModelError for links that form a cycle. `parent_joints`: the joint above each link."""
     rooted: set[str] = set()
     for link in links:
         path: dict[str, None] = {}  # an ordered set
@@ -224,6 +229,7 @@ def _check_cycles(links: Sequence[Link], parent_joints: dict[str, JointSpec]) ->
 
 
 def _check_mimic(joint: JointSpec, by_name: dict[str, JointSpec]) -> None:
+    """Raise ModelError for an invalid rule of the joint or of a joint in its chain of leaders."""
     if isinstance(joint.mimic, Follow):
         _check_follow(joint, joint.mimic, by_name)
         return
@@ -257,6 +263,7 @@ def _check_mimic(joint: JointSpec, by_name: dict[str, JointSpec]) -> None:
 
 
 def _check_follow(joint: JointSpec, follow: Follow, by_name: dict[str, JointSpec]) -> None:
+    """Raise ModelError for invalid leaders of a `Follow`, or an invalid value of its function."""
     fault = None if follow.joints else "follows no joint"
     for name in follow.joints:
         leader = by_name.get(name)

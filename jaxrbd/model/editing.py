@@ -270,6 +270,7 @@ def _joint(model: Model, body: int) -> Joint:
 
 
 def _mimic(model: Model, body: int) -> Mimic | Follow | None:
+    """The rule by which the joint of a body follows other joints, or None."""
     coupling, q = model.coupling, int(model.topology.q_start[body])
     if coupling is None or q in coupling.q_independent:
         return None
@@ -335,6 +336,10 @@ def _parameters(model: Model, body: int) -> dict[str, np.ndarray]:
 
 
 def _coordinates(name: str, joint: Joint, nq: int, given: Numbers | Array) -> np.ndarray:
+    """The given coordinates of a joint as an array (nq,).
+
+    Raises ArgumentError, which names the joint, for another shape or an invalid value.
+    """
     try:
         q = np.atleast_1d(np.asarray(given, dtype=float))
     except (TypeError, ValueError):
