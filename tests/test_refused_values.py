@@ -16,6 +16,7 @@ from jaxrbd import (
     envs,
     frames,
     identification,
+    inertial_parameters,
     integrators,
     inverse_kinematics as ik,
     io,
@@ -719,6 +720,15 @@ REFUSED = {
     "a vector has shape (5,), expected (..., 6)": lambda: spatial.cross_force(Q5, Q5),
     "a vector has shape (5,), expected (..., 3)": lambda: spatial.skew(Q5),
     "a vector has shape (5,), expected (..., 10)": lambda: spatial.inertia_matrix(Q5),
+    "a vector has shape (7,), expected (..., 10)": lambda: inertial_parameters.pseudo_inertia(
+        jnp.zeros(7)
+    ),
+    "a vector has shape (8,), expected (..., 10)": lambda: (
+        inertial_parameters.inertia_from_log_cholesky(jnp.zeros(8))
+    ),
+    "inertia has shape (10,) and dtype int64": lambda: inertial_parameters.is_physically_consistent(
+        jnp.arange(10)
+    ),
     "key has shape (3,) and dtype float64": lambda: rbd.random_configuration(ARM, jnp.zeros(3)),
     "q is a Kinematics, expected an array": lambda: rbd.integrate(
         ARM, rbd.forward_kinematics(ARM, Q), Q
