@@ -57,8 +57,9 @@ class AffineActuators(eqx.Module):
         bias = bias_i . [1, l, dl] + (bias of the muscle i)
         f = clip(share (gain u + bias), force_range_i)
 
-    The share of an actuator on a tendon is `clip(s, tendon_force_range) / s`, where s is the sum of
-    `gain u + bias` over all actuators on this tendon. Other actuators have the share 1.
+    The share of an actuator on a tendon is `clip(s, tendon_force_range) / s`, or 1 for s = 0, where
+    s is the sum of `gain u + bias` over all actuators on this tendon. Other actuators have the
+    share 1.
 
     The force on a joint, a tendon or another transmission is the sum of `gear_i f` over its
     actuators. The force on a tendon is positive if it makes the tendon longer. The force on each
@@ -278,7 +279,7 @@ def _affine_force(
 def _states_and_arms(
     model: Model, actuators: AffineActuators, q: Array | Kinematics, v: Array, control: ArrayLike
 ) -> tuple[ActuatorStates, Array]:
-    """The states of the actuators, and the moment arms (k, nv) of `actuators.coupled`."""
+    """The states of the actuators, and the moment arms of `actuators.coupled`, a row (nv,) each."""
     n = len(actuators.joints)
     control = arguments.array(model, control, "control", (n,), "number of actuators")
     gear, control_range, force_range = (

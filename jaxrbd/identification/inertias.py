@@ -143,7 +143,7 @@ def identify_inertia(
     - `regularization`: the estimate minimises the sum of `((tau - predicted) / noise)^2` plus
       `regularization` times the distance from the prior (default 0).
 
-    The function stores a matrix of n nv rows and 10 nb columns. The estimate may be physically
+    The function stores a matrix of `n nv` rows and `10 nb` columns. The estimate may be physically
     inconsistent: see `identify_consistent_inertia`. Raises ArgumentError for invalid values, for
     too few samples, for values of too different sizes and, without regularization, where the
     samples do not determine all base parameters.
@@ -403,10 +403,11 @@ def _newton(samples, prior, weight, max_steps) -> tuple[np.ndarray, np.ndarray, 
 
     `R^T R` is half of the second derivative of the minimised function.
 
-    The weight of the prior starts large, so that the inertias stay near the prior, and is reduced
-    to `weight`. With `J = C C^T`, the second derivative of D along dJ is the sum of the squared
-    entries of `W = C^-1 dJ C^-T`. So Newton's step is the solution of a least-squares problem.
-    `samples`: the columns of the regressor, then the forces. `prior` (n, 10): in the same units.
+    The weight of the prior starts large, so that the first inertias stay near the prior. Then it is
+    reduced to `weight`. With `J = C C^T`, the second derivative of D along dJ is the sum of the
+    squared entries of `W = C^-1 dJ C^-T`. So Newton's step is the solution of a least-squares
+    problem. `samples`: the columns of the regressor, then the forces. `prior` (n, 10): in the same
+    units.
     """
     Y, forces = samples[:, :-1], samples[:, -1]
     basis = np.asarray(pseudo_inertia(jnp.eye(10)), float)  # dJ for each of the ten parameters
@@ -419,7 +420,7 @@ def _newton(samples, prior, weight, max_steps) -> tuple[np.ndarray, np.ndarray, 
         C = np.linalg.cholesky(_combine(parameters, basis))
         C_inverse = np.linalg.inv(C)[:, None]
         W = C_inverse @ basis @ _transposed(C_inverse)
-        descent = np.eye(4) - _transposed(C) @ prior_inverse @ C
+        descent = np.eye(4) - _transposed(C) @ prior_inverse @ C  # minus the gradient of D
         prior_rows = _block_diagonal(_transposed(W.reshape(-1, 10, 16)))
         Q, triangle = np.linalg.qr(np.concatenate([Y, np.sqrt(prior_weight) * prior_rows]))
         target = np.concatenate([residual, np.sqrt(prior_weight) * descent.ravel()])

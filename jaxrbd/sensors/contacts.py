@@ -57,6 +57,7 @@ def touch(
     `ContactForce` with dt, and for a `contact` of another type or with another number of contacts
     than the scene.
     """
+    arguments.require_type(scene, "scene", Scene)
     if not isinstance(contact, ContactForce | ContactStep):
         raise ArgumentError(
             f"contact is {arguments.described(contact)}, expected a ContactForce or a ContactStep"

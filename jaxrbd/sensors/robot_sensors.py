@@ -472,6 +472,7 @@ def _read_tendons(state: _State, sensors: Sequence[Any], quantity: str) -> Array
         others = () if state.parts.tendons is None else state.parts.tendons.names
         for sensor in sensors:
             _index_of(sensor, sensor.tendon, [*dict.fromkeys([*driven_names, *others])], "tendon")
+        # For each actuator the name of its tendon, or None.
         driven = [
             driven_names[i - first] if first <= i < first + len(driven_names) else None
             for i in actuators.outputs

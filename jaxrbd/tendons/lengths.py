@@ -5,10 +5,10 @@ straight lines are one batch, and all other lines are another batch, so the size
 not depend on the number of tendons.
 
 The moment arms need no derivative of the kinematics. The derivative of the length of a line with
-respect to one end is a vector, which counts as a force at this end. This force has a wrench about
-the first root body. The products of the wrench with the columns of the Jacobian are a part of the
-row of moment arms of the tendon. The length does not change if both ends and the shape move
-together. So the wrench on the shape is minus the sum of the wrenches on the ends.
+respect to one end is a vector, which counts as a force at this end. The products of the wrench of
+this force with the columns of the Jacobian are a part of the row of moment arms of the tendon. The
+length does not change if both ends and the shape move together. So the wrench on the shape is minus
+the sum of the wrenches on the ends. All wrenches are about the origin of the first root body.
 """
 
 from __future__ import annotations
@@ -92,9 +92,10 @@ def _layout(tendons: Sequence[Tendon]) -> _Layout:
     R: list[Any] = []
     p: list[Any] = []
     divisors: list[Any] = []
+    # Rows of (tendon, branch, place of the first end, place of the last end).
     straight: list[tuple[int, int, int, int]] = []
     wrapped: list[tuple[int, int, int, int]] = []
-    shapes: list[tuple[int, int, bool]] = []
+    shapes: list[tuple[int, int, bool]] = []  # (place, place of the side point, is a sphere)
     radius: list[Any] = []
     inside: list[bool | None] = []
 

@@ -259,6 +259,7 @@ def tendon_dynamics(
 
     Errors as for `Tendons.lengths`.
     """
+    arguments.require_type(tendons, "tendons", Tendons)
     kinematics = forward_kinematics.unchecked(model, q)
     motion = equation_of_motion(model, kinematics, v, f_ext)
     found = lengths_and_arms(model, tendons.tendons, kinematics)
