@@ -326,6 +326,7 @@ def _readings(
     kinematics = forward_kinematics.unchecked(model, q)
     parts = parts or _Parts(None, None, None)
     state = _State(model, kinematics, v, a, f_ext, parts, control, time)
+    # The entries in the order of classes and quantities, and the index of each entry in the result.
     found, order = [jnp.zeros(0, model.dtype)], [np.zeros(0, int)]
     starts = np.cumsum([0, *(sensor.width for sensor in sensors.sensors)])
     for kind, read in _READERS.items():
