@@ -123,9 +123,9 @@ class SliderCrank(eqx.Module):
     - `slider`: the name of a frame; the slider moves along the z axis of this frame;
     - `rod` (): the length of the rod in m, more than 0.
 
-    The length is the coordinate z of the slider in the frame `slider`. Of the two positions where
-    the rod fits, it is the one with the smaller z. If the rod is too short to reach the axis, the
-    length is the z of the crank in this frame. The derivatives grow without bound where the rod
+    The length is the coordinate z of the slider in the frame `slider`, for the smaller z of the two
+    positions where the rod fits. If the rod is too short to reach the axis, the length is the z of
+    the crank in this frame. The derivatives grow without bound where the rod
     becomes perpendicular to the axis. Source: MuJoCo, XML reference, actuator/general, attribute
     cranksite.
     """

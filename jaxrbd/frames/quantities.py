@@ -111,7 +111,7 @@ def _converter(noun: str, sizes: str) -> Callable[[Any], Array]:
                 f"{noun} has shape {array.shape}, expected ({', '.join(wanted)}){hint}"
             )
         if not jnp.issubdtype(array.dtype, jnp.floating):
-            raise ArgumentError(f"{noun} has dtype {array.dtype}, expected a floating one")
+            raise ArgumentError(f"{noun} has dtype {array.dtype}, expected floats")
         return array
 
     return convert

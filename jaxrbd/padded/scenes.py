@@ -69,9 +69,9 @@ def pad_scenes(robots: PaddedRobots, scenes: Sequence[Scene]) -> PaddedScenes:
     nothing: the margin of its contacts is -1e6 m. Results of a robot equal up to rounding the
     results with the given scene.
 
-    Raises ArgumentError, which names the robot, for another number of scenes, an unknown frame or
-    one that is fixed to the world, different grounds or materials, and for scenes with inverse
-    inertias (map `inverse_inertias` over the result).
+    Raises ArgumentError for another number of scenes. It also raises ArgumentError, which names the
+    robot, for an unknown frame, a sphere on a frame that is fixed to the world, different grounds
+    or materials, and scenes with inverse inertias (map `inverse_inertias` over the result).
     """
     require_type(robots, "robots", PaddedRobots)
     scenes = list(sequence(scenes, "scenes", "Scene"))
@@ -211,7 +211,8 @@ def _poses_in_frames(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Poses R (n, 3, 3), p (n, 3) in `frames` of robot i, as poses in the frames `used`.
 
-    `frames`, `used` (n,): indices of frames of the padded model. Both frames are on the same body.
+    `frames`, `used` (n,): indices of frames of the padded model; `frames[k]` and `used[k]` are on
+    the same body.
     """
     X_BF = robots.model.frame_pose
     R_BF = np.concatenate([np.asarray(X_BF.R[i]), np.eye(3)[None]])  # the last row is the world
@@ -277,7 +278,7 @@ def _pad_pairs(
             frame = None if frame == WORLD else frame
             places.append((int(k), PlacedShape(shape.shape, frame, X, f"shape {k}")))
         placed.append(dict(places))
-    # The shape of the first robot that has one is the padding of the others.
+    # A robot without a shape at a place has there, as padding, the shape of the first robot with one.
     first = {k: shape for row in reversed(placed) for k, shape in row.items()}
     return [
         CollisionPairs(tuple({**first, **row}[k] for k in range(len(shapes))), tuple(members))

@@ -17,9 +17,9 @@ is less than the radius, also for a cylinder. There are three cases:
 
 - Without a side point, the path goes around the disk on the shorter side, if the straight line
   crosses the disk.
-- With a side point outside, the path is the same, except in one case: if the direction from the
-  center to the side point is between the directions opposite to the two points, the path goes
-  around the longer side.
+- With a side point outside, the path is the same as without it, except in one case: if the
+  direction from the center to the side point is between the directions opposite to the two points,
+  the path goes around the longer side.
 - With a side point inside, the path does not go around the disk. Instead, where the straight line
   misses the disk, the path bends and touches the disk in the point where both parts of the path
   have the same angle to the normal of the disk.
@@ -120,6 +120,7 @@ def wrapped_line(
     along_axis = jnp.stack([jnp.zeros_like(height)] * 2 + [height])
 
     def force(by_end: Array, rise_by_end: Array, sign: int) -> Array:
+        """The derivative (3,) of the length with respect to one end."""
         in_plane = matmul(by_end, axes)
         return (planar * (in_plane + rise_by_end * rise) + sign * along_axis) / length
 
@@ -154,6 +155,7 @@ def _axes_of_sphere(x_0: Array, x_1: Array, bends: Array | None = None) -> tuple
     sine = _length(normal)
     least = 64 * eps if bends is None else jnp.where(bends, jnp.sqrt(eps), 64 * eps)
     spans_plane = sine > least * l * l_1
+    # `other`: a unit vector orthogonal to `first`, the normal of the plane for points in line.
     largest = jnp.arange(3) == jnp.argmax(jnp.abs(first))
     other = cross(first, jnp.where(largest, 0, jnp.ones_like(first)))
     other = other / jnp.where(l > 0, norm(jnp.where(l > 0, other, 1)), 1)
