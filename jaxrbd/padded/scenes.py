@@ -278,7 +278,7 @@ def _pad_pairs(
             frame = None if frame == WORLD else frame
             places.append((int(k), PlacedShape(shape.shape, frame, X, f"shape {k}")))
         placed.append(dict(places))
-    # Padding, for a robot without a shape at a place: the shape of the first robot with a shape there.
+    # A robot without a shape at a place gets the shape of the first robot with a shape there.
     first = {k: shape for row in reversed(placed) for k, shape in row.items()}
     return [
         CollisionPairs(tuple({**first, **row}[k] for k in range(len(shapes))), tuple(members))
