@@ -1017,7 +1017,7 @@ def test_no_step_increases_the_error():
 
     def square(q):
         error = np.square(np.abs(planar_centre(q) - target))
-        return error + solver.EQUATIONS * np.square(q[1] + q[2] ** 2)
+        return error + solver.EQUATION_WEIGHT * np.square(q[1] + q[2] ** 2)
 
     @jax.jit
     @jax.vmap
