@@ -706,7 +706,8 @@ REFUSED = {
     "order is 4 for ('float64', 'forward')": lambda: conformance.run(order=4),
     "X_FB.R is [[[2.": lambda: passive.FluidBoxes([TIP], [[1.0, 1.0, 1.0]], STRETCHED),
     "X_FS.R is [[2.": lambda: tendons.Wrap(BALL.shape, TIP, Pose(2 * np.eye(3), np.zeros(3))),
-    "a point is [ 0. nan  0.]": lambda: constraints.point(None, 0, (0, np.nan, 0)),
+    "p_a is [ 0. nan  0.]": lambda: constraints.point(None, 0, (0, np.nan, 0)),
+    "p_b has shape (2,)": lambda: constraints.point(None, 0, p_b=(0, 0)),
 }
 
 

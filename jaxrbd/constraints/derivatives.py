@@ -11,7 +11,7 @@ d(rnea) are differentials:
     [M  -K^T] [   da   ]   [dtau - d(rnea) + dK^T lambda]
     [K    0 ] [dlambda ] = [            -dc             ]
 
-In an impact, a is the change of v, tau and the bias are zero, and
+In an impact, a is the change of v. Then tau and the bias force are zero, and
 `c = K (a + (1 + restitution) v)`. These are the equations of a motion at rest, without gravity and
 stabilisation.
 
