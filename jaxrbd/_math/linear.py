@@ -111,7 +111,8 @@ def solve_free(
 ) -> Float[Array, " n"]:
     """The solution of `M x = b` over the free entries of x, for a positive definite M.
 
-    The other entries are 0. The derivative for JAX is zero, as for `inverse_factor`.
+    The other entries are 0. For JAX the derivative with respect to M is zero, as for
+    `inverse_factor`.
     """
     W = inverse_factor(free_part(M, free))
     return matmul(matmul(W, jnp.where(free, b, 0)), W)
