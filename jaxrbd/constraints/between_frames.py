@@ -225,7 +225,7 @@ def _pose_at(p: ArrayLike | Sequence[int | float] = (0.0, 0.0, 0.0), name: str =
 # ------------------------------------------------------------------ rows of many constraints
 
 
-def kind_of(constraint: FrameConstraint) -> tuple:
+def kind_key(constraint: FrameConstraint) -> tuple:
     """A key that is equal for constraints that `rows_of_one_kind` can evaluate together."""
     leaves, structure = jax.tree.flatten(constraint.error)
     return structure, tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves)

@@ -68,12 +68,12 @@ class RowDerivatives(NamedTuple):
     """Derivatives of m constraint equations with respect to q (in the tangent space) and v.
 
     - `by_q`, `by_v` (m, nv): of c, the equation at the head of this module, at constant a;
-    - `of_K`: the derivative of K with respect to q.
+    - `derivative_of_K`: the derivative of K with respect to q.
     """
 
     by_q: Float[Array, "m nv"]
     by_v: Float[Array, "m nv"]
-    of_K: DerivativeOfK
+    derivative_of_K: DerivativeOfK
 
 
 class DerivativeOfK(NamedTuple):

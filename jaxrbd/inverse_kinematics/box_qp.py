@@ -35,7 +35,7 @@ EQUATION_WEIGHT = 10.0
 GROWTH = 4.0
 LARGEST_WEIGHTS = {"float32": 2560.0, "float64": 655_360.0}
 # The method of multipliers ends when the errors of the equations are below this multiple of eps.
-EXACT = 1000
+EQUATION_TOLERANCE = 1000
 
 
 class BoxQP(NamedTuple):
@@ -63,7 +63,7 @@ def minimise(qp: BoxQP, inequalities: int = 0) -> Float[Array, " n"]:
     if len(qp.k) == 0:
         d, at_bound = _search(constant_qp)
     else:
-        d, at_bound, held = _with_rows(constant_qp, inequalities)
+        d, at_bound, held = _search_with_rows(constant_qp, inequalities)
         qp = qp._replace(K=jnp.where(held[:, None], qp.K, 0), k=jnp.where(held, qp.k, 0))
     bound = jnp.where(d >= constant_qp.upper, qp.upper, qp.lower)
     bound = jnp.where(at_bound, jnp.where(jnp.isfinite(bound), bound, 0), 0)
@@ -135,7 +135,7 @@ def _projected_newton(
     return d, fixed
 
 
-def _with_rows(
+def _search_with_rows(
     qp: BoxQP, inequalities: int
 ) -> tuple[Float[Array, " n"], Bool[Array, " n"], Bool[Array, " m"]]:
     """The minimum with equations and inequalities.
@@ -163,7 +163,7 @@ def _with_rows(
         count, _, d, _, _ = state
         error = jnp.max(jnp.abs(matmul(qp.K, d) - qp.k))
         scale = jnp.max(jnp.abs(qp.k)) + jnp.max(jnp.abs(qp.K)) * jnp.max(jnp.abs(d))
-        return (count < MAX_ROUNDS) & (error > EXACT * eps * scale)
+        return (count < MAX_ROUNDS) & (error > EQUATION_TOLERANCE * eps * scale)
 
     def next_round(state):
         count, rho, d, shift, _ = state

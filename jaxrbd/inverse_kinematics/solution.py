@@ -33,7 +33,7 @@ from .tasks import (
     checked_tasks,
     clip_inequalities,
     has_to_hold,
-    leading_entries,
+    number_of_leading_entries,
     rows,
     scale_preferences,
     task_errors,
@@ -198,7 +198,7 @@ def _solve(
     locks = np.array(locked, bool)
     # A posture task is a preference. With preferences, constraints and clearances only, there is no
     # target that a restart could reach.
-    with_targets = leading_entries(tasks) > 0 or bool(np.all(has_to_hold(tasks)))
+    with_targets = number_of_leading_entries(tasks) > 0 or bool(np.all(has_to_hold(tasks)))
     restart = restart and with_targets and max_iterations > STEPS_OF_A_START
     find = functools.partial(
         _first_successful_attempt if restart else _one_attempt, locks, max_iterations
@@ -239,8 +239,8 @@ def _first_successful_attempt(
     attempt that reaches the targets.
     """
     box = Box(position_limits(model), locked)
-    middle = _keep(model, q0, _middle(model), locked)
-    with_preference = leading_entries(tasks) > 0
+    middle = _keep_dofs(model, q0, _middle(model), locked)
+    with_preference = number_of_leading_entries(tasks) > 0
     shares = jnp.asarray([1, 0, 0, 1] if with_preference else [1, 1, 1], model.dtype)
     last_attempt = len(shares) - 1
 
@@ -322,7 +322,7 @@ def _best_of_starts(
             kept = box.locked | (partial & ~_dofs_of_worst_frame(tasks, best.rows))
 
         def draw(key):
-            drawn = _keep(model, q, random_configuration(model, key), kept)
+            drawn = _keep_dofs(model, q, random_configuration(model, key), kept)
             return start(model, tasks, box, drawn, tolerance)
 
         drawn = jax.vmap(draw)(keys)
@@ -338,13 +338,13 @@ def _best_of_starts(
         """
         descent = start_of_seed(seed, best)
         scaled = tasks
-        if leading_entries(tasks):
+        if number_of_leading_entries(tasks):
             # Every second start has no preferences: they can move it away from the targets.
             scaled = scale_preferences(tasks, jnp.asarray([1, 0], model.dtype)[seed % 2])
             descent = descent._replace(rows=rows(model, scaled, descent.q))
         descent = descend(model, scaled, box, descent, tolerance, steps)
         minimum, rank = None, _total(tasks, descent)
-        if leading_entries(tasks):
+        if number_of_leading_entries(tasks):
             minimum = prioritise(model, tasks, box, descent, tolerance, max_iterations)
             preferred = jnp.sum(minimum.rows.weights * minimum.rows.error**2)
             rank = jnp.where(minimum.reached, -1 / (1 + preferred), rank)
@@ -440,7 +440,7 @@ def _dofs_of_worst_frame(tasks: tuple[Task | Constraint, ...], found: Rows) -> A
     return specific[jnp.argmax(square)] | ~jnp.any(specific)
 
 
-def _keep(model: Model, q0: Array, q: Array, locked: Array | np.ndarray) -> Array:
+def _keep_dofs(model: Model, q0: Array, q: Array, locked: Array | np.ndarray) -> Array:
     """The configuration q, but with the dofs where `locked` (nv,) is True as in q0."""
     if isinstance(locked, np.ndarray) and not np.any(locked):
         return q

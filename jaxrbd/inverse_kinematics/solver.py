@@ -48,8 +48,8 @@ from .tasks import (
     Task,
     clip_inequalities,
     has_to_hold,
-    leading_entries,
     number_of_inequalities,
+    number_of_leading_entries,
     rows,
 )
 
@@ -198,7 +198,7 @@ def prioritise(
     If the steps do not end at such a configuration, the result is the configuration of `state`.
     `state` may be a result of `descend` for other weights of the preferences.
     """
-    n = leading_entries(tasks)
+    n = number_of_leading_entries(tasks)
     all_rows = rows(model, tasks, state.q) if n else state.rows
     task_rows = separated(tasks, all_rows)
     multipliers = penalty(state.rows) * clip_inequalities(tasks, state.rows.position + state.shift)
@@ -248,7 +248,7 @@ def prioritise(
 
 def separated(tasks: Sequence[Task | Constraint], task_rows: Rows) -> Rows:
     """The rows with the leading errors as equations; entries of the weight 0 have no equation."""
-    n = leading_entries(tasks)
+    n = number_of_leading_entries(tasks)
     if not n:
         return task_rows
     used = task_rows.weights[:n] > 0

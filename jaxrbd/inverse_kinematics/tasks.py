@@ -479,7 +479,7 @@ def has_to_hold(tasks: Sequence[Task | Constraint]) -> np.ndarray:
     return np.array([not isinstance(task, PostureTask) for task in tasks])
 
 
-def leading_entries(tasks: Sequence[Task | Constraint]) -> int:
+def number_of_leading_entries(tasks: Sequence[Task | Constraint]) -> int:
     """The number of entries of `Rows.error` before the preferences; 0 without a preference."""
     required = has_to_hold(tasks)
     sizes = [x._error_size for x, held in zip(tasks, required) if held and isinstance(x, Task)]
@@ -504,7 +504,7 @@ def _order(tasks: Sequence[Task | Constraint]) -> list[list[int]]:
 
     The order is also the order of the entries of `Rows`. Frames must stay first, because
     `_dofs_of_worst_frame` in solution.py takes the first entries. Preferences must come after all
-    other tasks: see `leading_entries`.
+    other tasks: see `number_of_leading_entries`.
     """
     kinds = (FrameTask, GazeTask, ComTask, PostureTask, Constraint, Clearance)
     return [[i for i, task in enumerate(tasks) if isinstance(task, kind)] for kind in kinds]
