@@ -460,7 +460,7 @@ REFUSED = {
     "constraints is None, expected a sequence": lambda: constraints.constrained_dynamics(
         ARM, Q, Q, Q, None
     ),
-    "a point is 'a', expected an array": lambda: constraints.point(None, TIP, "a"),
+    "p_a is 'a', expected an array": lambda: constraints.point(None, TIP, "a"),
     "function is None, expected a function of (model, q)": lambda: constraints.Equation(None),
     "an array is traced by JAX, expected known": lambda: jax.jit(identified)(),
     "problem is None, expected a Problem": lambda: optimal_control.solve(None, Q, None, Q),
