@@ -134,6 +134,7 @@ def _inverse_factor(M: Array) -> Array:
 
 
 def _inverse_factor_by_blocks(M: Array, halvings: int) -> Array:
+    """`_inverse_factor` of M, which is halved this number of times."""
     if not halvings:
         return _inverse_factor_by_elimination(M) if len(M) else M
     half = len(M) // 2

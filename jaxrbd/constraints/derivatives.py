@@ -136,6 +136,7 @@ def _response(system: _System) -> Response:
 
 
 def _solved(parameters: DynamicsParameters, q: Array | Kinematics, v: Array, tau: Array) -> _System:
+    """The KKT system of the motion or of the impact, with its solution."""
     model, constraints, f_ext, (p, d), active, impact, restitution = parameters
     kinematics = forward_kinematics.unchecked(model, q)
     rows = stacked_rows(model, constraint_blocks(model, kinematics, v, constraints), active)

@@ -118,6 +118,7 @@ def _velocity(
     acceleration_limit: ArrayLike | None,
     previous_velocity: ArrayLike | None,
 ) -> Float[Array, " nv"]:
+    """The velocity; NaN if a traced value is out of range, or if no velocity is within limits."""
     q = arguments.configuration(model, q)
     dt = arguments.POSITIVE.or_nan(arguments.number(model, dt, "dt"))
     gain = arguments.FRACTION.or_nan(arguments.number(model, gain, "gain"))
@@ -139,6 +140,7 @@ class ChangeLimits(NamedTuple):
 def _change_limits(
     model: Model, acceleration_limit: ArrayLike | None, previous_velocity: ArrayLike | None
 ) -> ChangeLimits | None:
+    """The limits as arrays (nv,); a traced acceleration that is not above 0 becomes NaN."""
     if acceleration_limit is None or previous_velocity is None:
         return None
     acceleration = jnp.asarray(acceleration_limit, model.dtype)

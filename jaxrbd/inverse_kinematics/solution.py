@@ -195,6 +195,7 @@ def _solve(
     max_iterations: int,
     restart: bool,
 ) -> IkSolution:
+    """`inverse_kinematics` of checked arguments."""
     locks = np.array(locked, bool)
     # A posture task is a preference. With preferences, constraints and clearances only, there is no
     # target that a restart could reach.
@@ -288,6 +289,7 @@ def _search(
     parallel: int,
     max_iterations: int,
 ) -> IkSolution:
+    """`search_inverse_kinematics` of checked arguments."""
     locks = np.array(locked, bool)
     find = functools.partial(_best_of_starts, locks, seeds, parallel, max_iterations)
     # On a CPU, the samples of a batch are computed one after the other.
@@ -389,6 +391,7 @@ def _solution(
     tolerance: Array,
     locked: np.ndarray,
 ) -> IkSolution:
+    """The solution with its derivatives; NaN if traced limits, weights or q0 are out of range."""
     box = Box(position_limits(model), locked)
     q = with_derivatives(model, tasks, box, q0, minimum)
     valid = jnp.all(lax.stop_gradient(box.limits.lower <= box.limits.upper))

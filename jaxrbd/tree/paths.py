@@ -101,14 +101,14 @@ def heavy_paths(parents: Sequence[int] | np.ndarray) -> tuple[Level, ...]:
 
 @functools.cache
 def _heavy_paths(parents: tuple[int, ...]) -> tuple[Level, ...]:
-    size = np.ones(len(parents) + 1, int)
+    size = np.ones(len(parents) + 1, int)  # the number of nodes in the subtree of each node
     for node in reversed(range(len(parents))):
         size[parents[node]] += size[node]  # the last entry, -1, is the world
-    heavy: dict[int, int] = {}
+    heavy: dict[int, int] = {}  # the heavy child of each node
     for node, parent in enumerate(parents):
         if parent >= 0 and size[node] > size[heavy.setdefault(parent, node)]:
             heavy[parent] = node
-    levels: list[list[list[int]]] = []
+    levels: list[list[list[int]]] = []  # the paths of each level
     level_of = {-1: -1}
     for node, parent in enumerate(parents):
         if heavy.get(parent) == node:
