@@ -296,6 +296,8 @@ def _step(
 ) -> Descent:
     """The state after one step, which keeps q if the cost would increase or q is stationary."""
     eps = float(jnp.finfo(model.dtype).eps)
+
+    # The cost, its gradient and its Gauss-Newton matrix H.
     stacked_error, weights, J = stacked(state.rows, state.shift)
     error = clip_inequalities(tasks, stacked_error)
     weighted = weights * error
@@ -311,7 +313,8 @@ def _step(
     free = ~blocked(box, state.q, gradient)
     least, most = box.gaps(state.q)
 
-    # The size of rounding errors of the gradient. Rounding errors of q change the cost by as much.
+    # Whether q is stationary. `rounding` is the size of the rounding errors of the gradient; the
+    # rounding errors of q change the cost by as much.
     rounding = 16 * eps * jnp.max(matmul(jnp.abs(weighted), jnp.abs(J)), initial=0)
     least_step = max(LEAST_STEP, 8 * eps)
     zero = jnp.abs(gradient) <= least_step * (diagonal + least_damping) + rounding
@@ -321,6 +324,7 @@ def _step(
     holds = jnp.max(jnp.abs(violation), initial=0) <= 10 * tolerance
     stationary = jnp.all(zero | ~free) & holds
 
+    # The step, and the decrease of the cost that H predicts.
     damping = state.damping * cost + least_damping
     identity = jnp.eye(len(H), dtype=H.dtype)
 
@@ -351,6 +355,7 @@ def _step(
         linear = clip_inequalities(tasks, stacked_error + matmul(J, d))
         predicted = cost - jnp.sum(weights * linear**2) / 2
 
+    # The new state, if the cost does not increase.
     q = box.move(model, state.q, d)
     task_rows = rows(model, tasks, q)
     task_rows = separated(tasks, task_rows) if separate else task_rows
