@@ -466,7 +466,7 @@ REFUSED = {
     "constraints is None, expected a sequence": lambda: constraints.constrained_dynamics(
         ARM, Q, Q, Q, None
     ),
-    "a point is 'a', expected an array": lambda: constraints.point(None, TIP, "a"),
+    "p_a is 'a', expected an array": lambda: constraints.point(None, TIP, "a"),
     "function is None, expected a function of (model, q)": lambda: constraints.Equation(None),
     "an array is traced by JAX, expected known": lambda: jax.jit(identified)(),
     "problem is None, expected a Problem": lambda: optimal_control.solve(None, Q, None, Q),
@@ -712,7 +712,6 @@ REFUSED = {
     "order is 4 for ('float64', 'forward')": lambda: conformance.run(order=4),
     "X_FB.R is [[[2.": lambda: passive.FluidBoxes([TIP], [[1.0, 1.0, 1.0]], STRETCHED),
     "X_FS.R is [[2.": lambda: tendons.Wrap(BALL.shape, TIP, Pose(2 * np.eye(3), np.zeros(3))),
-    "a point is [ 0. nan  0.]": lambda: constraints.point(None, 0, (0, np.nan, 0)),
     "gear is [inf], expected finite": lambda: actuators.AffineActuators(["a"], gear=[np.inf]),
     "moment is [ 0.  0. inf], expected finite": lambda: actuators.FrameForce(
         TIP, moment=[0, 0, np.inf]
@@ -754,6 +753,8 @@ REFUSED = {
     "state is an array of shape (2,), expected a tuple": lambda: integrators.rollout(
         lambda q: (q,), Q, steps=1
     ),
+    "p_a is [ 0. nan  0.]": lambda: constraints.point(None, 0, (0, np.nan, 0)),
+    "p_b has shape (2,)": lambda: constraints.point(None, 0, p_b=(0, 0)),
 }
 
 
