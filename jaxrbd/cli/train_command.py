@@ -229,7 +229,7 @@ def _evaluation(options: argparse.Namespace, training: Training) -> Evaluations 
 
 
 def _end(training: Training, evaluation: Evaluations | None) -> str:
-    """Words about the last evaluation, and whether it ended the training."""
+    """Words for the last line of output: the last evaluation, and whether it ended the training."""
     found = training.records[-1].metrics.get("evaluation_return")
     if evaluation is None or found is None:
         return ""
@@ -261,10 +261,10 @@ def _summary(runs: Mapping[int, list[Record]]) -> str:
 
 
 def _function(text: str) -> Callable[[Record], object]:
-    """The function with the name MODULE:FUNCTION.
+    """The function that the option `--report` names as MODULE:FUNCTION.
 
-    The current folder is the last place in the search for the module. Raises ArgumentError if there
-    is no such function.
+    Python searches the current folder last for the module. Raises ArgumentError if there is no such
+    function.
     """
     module, _, name = text.partition(":")
     if not (module and name) or module.startswith("."):
@@ -282,7 +282,10 @@ def _function(text: str) -> Callable[[Record], object]:
 
 
 def _events(options: argparse.Namespace, folder: Path, top: Path) -> Path | None:
-    """The folder of the event files of a seed, named as `folder` in `top`; None without files."""
+    """The folder of the event files of one seed; None without the option `--tensorboard`.
+
+    It has the same place in the folder of the option as `folder` has in `top`.
+    """
     return Path(options.tensorboard) / folder.relative_to(top) if options.tensorboard else None
 
 
@@ -298,9 +301,10 @@ def _train(
 ) -> None:
     """Run all remaining updates of a training, with checkpoints, metrics and progress.
 
+    - `received`: the list of `_signals_as_exceptions`;
     - `every`: updates per checkpoint;
-    - `planned`: the setting `updates` of the training that wrote the checkpoint, its total number
-      of updates; None if there is no checkpoint;
+    - `planned`: the total number of updates of the training that wrote the checkpoint; None if
+      there is no checkpoint;
     - `evaluation`: as in `Training.run`;
     - `events`: the folder of event files of TensorBoard;
     - `report`: a function of each record.
@@ -331,7 +335,7 @@ def _train(
             for function in reports:
                 function(record)
             _progress(record, updates, completed, time.perf_counter() - begin)
-            # A callback of Python discarded the exception of this signal, so raise it again.
+            # If the signal arrived in a Python callback of JAX, its exception was discarded.
             if received:
                 raise _Interrupted(received[0])
     if sys.stderr.isatty():
@@ -414,7 +418,7 @@ def _save_interrupted(training: Training | None, checkpoint: Path) -> str:
 
 
 def _resumption(options: argparse.Namespace, folder: Path) -> str:
-    """The command that continues a training: the same task, algorithm, seed, steps and folder."""
+    """The command that continues a training, with the options of its first command."""
     words = ["jaxrbd", "train", options.task]
     if options.algorithm != "shac":
         words += ["--algorithm", options.algorithm]
@@ -426,8 +430,9 @@ def _resumption(options: argparse.Namespace, folder: Path) -> str:
         words += ["--steps", str(options.steps)]
     if options.every != EVERY:
         words += ["--every", str(options.every)]
-    if options.no_plot:
-        words += ["--no-plot"]
+    for name in ("no_plot", "no_cache"):
+        if getattr(options, name):
+            words += ["--" + name.replace("_", "-")]
     if options.evaluate_every is not None:
         words += ["--evaluate-every", str(options.evaluate_every)]
         words += ["--evaluation-episodes", str(options.evaluation_episodes)]
@@ -440,7 +445,7 @@ def _resumption(options: argparse.Namespace, folder: Path) -> str:
 
 
 def _line(record: Record) -> str:
-    """A record as one line of JSON; null where there is no number yet."""
+    """A record as one line of JSON, with null for the return before the first episode ends."""
     metrics = {name: x if math.isfinite(x) else None for name, x in record.metrics.items()}
     return json.dumps({"update": record.update, "steps": record.steps, **metrics}) + "\n"
 
