@@ -252,7 +252,10 @@ def gradient_error(
 
 
 def _smooth(model: Model, undamped: bool) -> Model:
-    """The model without dry friction: Runge-Kutta steps need continuous forces."""
+    """The model without dry friction, and if `undamped` without damping.
+
+    Dry friction is not continuous in the velocity, and Runge-Kutta steps need continuous forces.
+    """
     if np.any(np.asarray(model.friction) > 0):
         _say("note", "dry friction is set to zero")
     damping = jnp.zeros_like(model.damping) if undamped else model.damping

@@ -335,7 +335,8 @@ def _train(
             for function in reports:
                 function(record)
             _progress(record, updates, completed, time.perf_counter() - begin)
-            # If the signal arrived in a Python callback of JAX, its exception was discarded.
+            # If the signal arrived in a Python callback of JAX, its exception was discarded: raise
+            # it again.
             if received:
                 raise _Interrupted(received[0])
     if sys.stderr.isatty():
