@@ -34,6 +34,9 @@ from support import zoo
 
 ARM = rbd.load_robot("double_pendulum")
 SAMPLES = np.zeros((30, ARM.nv))
+EMPTY_REPORT = conformance.Report(
+    "jaxrbd", conformance.ALL_TREES, conformance.CONDITIONS, conformance.QUANTITIES, order=1
+)
 Q = np.zeros(ARM.nq)
 
 
@@ -702,7 +705,17 @@ REFUSED = {
     "quantities has 'nothing'": lambda: conformance.run(quantities=["nothing"]),
     "modes has 'backward'": lambda: conformance.run(modes=["backward"]),
     "precisions has 'float16'": lambda: conformance.run(precisions=["float16"]),
-    "trees is empty, expected at least one tree": lambda: conformance.run(trees=[]),
+    "trees is empty, expected at least one entry": lambda: conformance.run(trees=[]),
+    "conditions is empty, expected": lambda: conformance.run(conditions=[]),
+    "precisions is empty, expected": lambda: conformance.run(precisions=[]),
+    "order has ('float64', 'backward'), expected keys": lambda: conformance.run(
+        order={("float64", "backward"): 1}
+    ),
+    "order has no entry for the given precisions": lambda: conformance.run(
+        order=conformance.QUICK_ORDERS, precisions=["float32"], modes=["forward"]
+    ),
+    "the axis tree has no label 'arm'": lambda: EMPTY_REPORT.select(tree="arm"),
+    "no axis ['robot']": lambda: EMPTY_REPORT.select(robot="arm"),
     "order is 4 for ('float64', 'forward')": lambda: conformance.run(order=4),
     "X_FB.R is [[[2.": lambda: passive.FluidBoxes([TIP], [[1.0, 1.0, 1.0]], STRETCHED),
     "X_FS.R is [[2.": lambda: tendons.Wrap(BALL.shape, TIP, Pose(2 * np.eye(3), np.zeros(3))),
