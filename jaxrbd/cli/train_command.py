@@ -135,7 +135,7 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentError(f"the curve needs matplotlib: {installation('cli')}, or --no-plot")
     if options.tensorboard and importlib.util.find_spec("tensorboardX") is None:
         raise ArgumentError(f"--tensorboard needs tensorboardX: {installation('tensorboard')}")
-    report = _function(options.report) if options.report else None
+    report = _report_function(options.report) if options.report else None
     if options.start_from and options.resume:
         raise ArgumentError("--start-from begins a training, and --resume continues one")
     if options.start_from:
@@ -190,14 +190,16 @@ def _run_seed(
         try:
             _show("compiling")
             env = load_task(options.task, options.algorithm)
-            planned = _updates(checkpoint, algorithm.updates) if checkpoint.exists() else None
+            planned = (
+                _planned_updates(checkpoint, algorithm.updates) if checkpoint.exists() else None
+            )
             if planned is not None and options.steps is None:
                 algorithm = dataclasses.replace(algorithm, updates=planned)
             training = Training(algorithm, env, seed, task=options.task)
             if options.start_from:
                 training.start_from(options.start_from)
             evaluation = _evaluation(options, training)
-            events = _events(options, folder, top)
+            events = _event_folder(options, folder, top)
             _train(training, folder, received, options.every, planned, evaluation, events, report)
         except _Interrupted as interruption:
             saved = _save_interrupted(training, checkpoint)
@@ -211,7 +213,7 @@ def _run_seed(
         title = f"{options.task}: {options.algorithm}, seed {seed}"
         _plot(folder / CURVE, title, [training.records])
     last = training.records[-1]
-    end = _end(training, evaluation)
+    end = _evaluation_text(training, evaluation)
     print(f"ok: {folder}: {last.steps} steps, return {last.metrics['return']:.4g}{end}")
     return 0, training.records
 
@@ -228,7 +230,7 @@ def _evaluation(options: argparse.Namespace, training: Training) -> Evaluations 
     )
 
 
-def _end(training: Training, evaluation: Evaluations | None) -> str:
+def _evaluation_text(training: Training, evaluation: Evaluations | None) -> str:
     """Words for the last line of output: the last evaluation, and whether it ended the training."""
     found = training.records[-1].metrics.get("evaluation_return")
     if evaluation is None or found is None:
@@ -260,7 +262,7 @@ def _summary(runs: Mapping[int, list[Record]]) -> str:
     )
 
 
-def _function(text: str) -> Callable[[Record], object]:
+def _report_function(text: str) -> Callable[[Record], object]:
     """The function that the option `--report` names as MODULE:FUNCTION.
 
     Python searches the current folder last for the module. Raises ArgumentError if there is no such
@@ -281,7 +283,7 @@ def _function(text: str) -> Callable[[Record], object]:
     return found
 
 
-def _events(options: argparse.Namespace, folder: Path, top: Path) -> Path | None:
+def _event_folder(options: argparse.Namespace, folder: Path, top: Path) -> Path | None:
     """The folder of the event files of one seed; None without the option `--tensorboard`.
 
     It has the same place in the folder of the option as `folder` has in `top`.
@@ -352,8 +354,8 @@ def _written(records: Iterator[Record], metrics: Path) -> Iterator[Record]:
             yield record
 
 
-def _updates(checkpoint: Path, usual: int) -> int:
-    """The setting `updates` in a checkpoint, or `usual` if the checkpoint does not have it."""
+def _planned_updates(checkpoint: Path, usual: int) -> int:
+    """The total number of updates that a checkpoint states, or `usual` if it states none."""
     settings = read_description(checkpoint).get("settings")
     updates = settings.get("updates") if isinstance(settings, dict) else None
     return updates if isinstance(updates, int) else usual

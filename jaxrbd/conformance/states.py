@@ -131,9 +131,9 @@ def _coordinate_curve(
 ) -> Curves:
     """The curve of one coordinate.
 
-    `state`, `tested`, `moving`: the random generators of the state of all joints, of the state of
-    the tested joint, and of the rates along the curve. The function draws the same values from them
-    for every condition.
+    The random generators `state`, `tested` and `moving` are for the state, for the axis of a
+    rotation by `condition.angle`, and for the rates along the curve. The function draws the same
+    values from them for every condition.
     """
     is_quaternion = coordinate.letter == "Q"
     special = condition.whole or coordinate.tested

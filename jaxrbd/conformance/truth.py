@@ -3,9 +3,9 @@
 The curve is sampled at the 16 points `+-(k - 1/2) h`, k = 1, ..., 8, where h is the step. The
 estimates are the derivatives at 0 of the polynomial of degree 15 through these samples. Five steps
 give five estimates. Two neighboring steps have a gap: the difference of their estimates, plus the
-rounding error of the larger step. The result is the estimate with the larger step of the two steps
-with the smallest gap, because its rounding error is smaller. No sample is near
-t = 0, so special cases of a library for small angles or for zero do not affect the result.
+rounding error of the larger step. The method takes the two steps with the smallest gap. The result
+is the estimate of the larger of these steps, because its rounding error is smaller. No sample is
+near t = 0, so special cases of a library for small angles or for zero do not affect the result.
 """
 
 from __future__ import annotations
