@@ -275,6 +275,8 @@ REFUSED = {
     "height is '3', expected an integer": lambda: view.show(ARM, height="3"),
     "width is True, expected a whole": lambda: view.render(ARM, width=True),
     "distance is 'a', expected": lambda: view.render(ARM, distance="a"),
+    "ground is 'no', expected True or False": lambda: view.render(ARM, ground="no"),
+    "side_by_side is 2, expected True or False": lambda: view.render(ARM, side_by_side=2),
     "dt is inf, expected a finite number": lambda: shooting(dt=np.inf),
     "recovery is inf, expected a finite": lambda: shooting(dt=0.01, recovery=np.inf),
     "path_or_text is 3, expected a path or a text": lambda: io.load_mjcf(3),

@@ -64,8 +64,11 @@ def robot_offsets(
     If `side_by_side` is False, all positions are zero.
 
     The distance between two robots is 1.25 times the width of the widest robot in its first
-    configuration, with the layers that are drawn.
+    configuration, with the layers that are drawn. Raises ArgumentError if `side_by_side` is not
+    True or False.
     """
+    if not isinstance(side_by_side, bool | np.bool_):
+        raise ArgumentError(f"side_by_side is {side_by_side!r}, expected True or False")
     count = len(motion.p)
     if not side_by_side:
         return np.zeros((count, 3))
