@@ -115,6 +115,7 @@ def _values(values: Any, size: int) -> list[float]:
 
 
 def _leaders(mimic: Mimic | Follow | None) -> dict[str, Any] | None:
+    """The joints that a joint follows, and the equation of a mimic joint; None without them."""
     if isinstance(mimic, Mimic):
         factor, offset = float(mimic.multiplier), float(mimic.offset)
         return {"joints": [mimic.joint], "multiplier": factor, "offset": offset}

@@ -25,7 +25,7 @@ def stencil() -> tuple[np.ndarray, np.ndarray]:
     Let `P_k(x) = prod_j (x^2 - x_j^2) / (x_k^2 - x_j^2)` for a point x_k > 0, with the product over
     the other points x_j > 0. The interpolating polynomial is the sum over all points x_k > 0 of
     `even(x_k) P_k(x) + odd(x_k) P_k(x) x / x_k`, where even and odd are the even and odd parts of
-    the curve. In the code, `P_k(x) = constant + square x^2 + ...`.
+    the samples. In the code, `P_k(x) = constant + square x^2 + ...`.
     """
     positive = np.arange(1, _SIDE + 1) - 0.5
     even, odd = np.zeros((3, _SIDE)), np.zeros((3, _SIDE))
