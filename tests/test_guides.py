@@ -172,6 +172,12 @@ def test_the_motions_of_the_gallery(tmp_path):
     radius = np.linalg.norm(tools.p - np.mean(tools.p, axis=0), axis=1)
     np.testing.assert_allclose(radius, 0.15, atol=0.02)
 
+    model, q, dt = script.MOTIONS["walk"]()
+    velocity = np.gradient(q[:, 0], dt)
+    assert np.max(velocity) > 0.75
+    assert np.min(velocity[100:180]) < 0.25
+    assert np.min(q[:, 2]) > 0.8
+
     _, q, _ = script.pendulums()
     assert np.ptp(q[:, 0], axis=0).max() < 0.1
     assert np.ptp(q[:, -1], axis=0).max() > 1
