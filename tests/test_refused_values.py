@@ -34,6 +34,9 @@ from support import zoo
 
 ARM = rbd.load_robot("double_pendulum")
 SAMPLES = np.zeros((30, ARM.nv))
+EMPTY_REPORT = conformance.Report(
+    "jaxrbd", conformance.ALL_TREES, conformance.CONDITIONS, conformance.QUANTITIES, order=1
+)
 Q = np.zeros(ARM.nq)
 LABELS = {"body": "a", "base": "b", "frame": "b"}
 
@@ -278,6 +281,8 @@ REFUSED = {
     "height is '3', expected an integer": lambda: view.show(ARM, height="3"),
     "width is True, expected a whole": lambda: view.render(ARM, width=True),
     "distance is 'a', expected": lambda: view.render(ARM, distance="a"),
+    "ground is 'no', expected True or False": lambda: view.render(ARM, ground="no"),
+    "side_by_side is 2, expected True or False": lambda: view.render(ARM, side_by_side=2),
     "dt is inf, expected a finite number": lambda: shooting(dt=np.inf),
     "recovery is inf, expected a finite": lambda: shooting(dt=0.01, recovery=np.inf),
     "path_or_text is 3, expected a path or a text": lambda: io.load_mjcf(3),
@@ -708,7 +713,17 @@ REFUSED = {
     "quantities has 'nothing'": lambda: conformance.run(quantities=["nothing"]),
     "modes has 'backward'": lambda: conformance.run(modes=["backward"]),
     "precisions has 'float16'": lambda: conformance.run(precisions=["float16"]),
-    "trees is empty, expected at least one tree": lambda: conformance.run(trees=[]),
+    "trees is empty, expected at least one entry": lambda: conformance.run(trees=[]),
+    "conditions is empty, expected": lambda: conformance.run(conditions=[]),
+    "precisions is empty, expected": lambda: conformance.run(precisions=[]),
+    "order has ('float64', 'backward'), expected keys": lambda: conformance.run(
+        order={("float64", "backward"): 1}
+    ),
+    "order has no entry for the given precisions": lambda: conformance.run(
+        order=conformance.QUICK_ORDERS, precisions=["float32"], modes=["forward"]
+    ),
+    "the axis tree has no label 'arm'": lambda: EMPTY_REPORT.select(tree="arm"),
+    "no axis ['robot']": lambda: EMPTY_REPORT.select(robot="arm"),
     "order is 4 for ('float64', 'forward')": lambda: conformance.run(order=4),
     "X_FB.R is [[[2.": lambda: passive.FluidBoxes([TIP], [[1.0, 1.0, 1.0]], STRETCHED),
     "X_FS.R is [[2.": lambda: tendons.Wrap(BALL.shape, TIP, Pose(2 * np.eye(3), np.zeros(3))),
