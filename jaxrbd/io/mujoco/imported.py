@@ -151,6 +151,8 @@ class Imported(NamedTuple):
         velocity. Raises ArgumentError for a name that is no mocap body, and as
         `model.place_frames`.
         """
+        if not isinstance(poses, Mapping):
+            raise ArgumentError(f"poses is {poses!r}, expected a mapping from names to poses")
         for name in poses:
             if name not in self.mocap:
                 known = listed([repr(body) for body in self.mocap]) or "none"
