@@ -650,6 +650,7 @@ REFUSED = {
     "path is None, expected the path": lambda: io.save_model(ARM, None),
     "program is 'int', expected an Exported": lambda: io.save_program(3, "unused"),
     "function is None, expected a function": lambda: io.export_batched(None, ARM, Q),
+    "an example argument is 'a', expected an array": lambda: io.export_batched(rbd.rnea, ARM, "a"),
     "platforms is 5, expected some of": lambda: io.export_batched(rbd.rnea, ARM, Q, platforms=5),
     "the first argument is 'int', expected the Model": lambda: io.export_batched(rbd.rnea, 3, Q),
     "path is 3, expected the path of a file": lambda: io.load_model(3),

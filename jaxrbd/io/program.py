@@ -13,14 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax import export
 from jaxtyping import PyTree
 
 from ..errors import ArgumentError, SavedFileError
 from ..model import Model, arguments as checked
 from ..model.names import described
-from ..model.parameters import entries
+from ..model.parameters import as_array, entries
 from ._sealed import read_sealed, write_sealed
 
 VERSION = 1
@@ -47,8 +46,9 @@ def export_batched(
 
     Returns a program whose `call` takes the arguments with a leading batch axis, of size 1 or more.
     The result has the same batch axis; dicts replace named tuples. Call the program through
-    `jax.jit(program.call)`. Raises ArgumentError for a function or a model of another type, if
-    there is no argument after the model, and for an unknown platform.
+    `jax.jit(program.call)`. Raises ArgumentError for a function or a model of another type, for an
+    example argument that is no array, without an argument after the model, and for an unknown
+    platform.
     """
     checked.robot(model)
     if not callable(function):
@@ -132,7 +132,7 @@ def load_program(path: str | os.PathLike[str]) -> export.Exported:
 
 def _spec(x: Any, *batch: Any) -> jax.ShapeDtypeStruct:
     """The shape and dtype of the example x, after the leading axes `batch`."""
-    x = x if isinstance(x, jax.ShapeDtypeStruct) else jnp.asarray(x)
+    x = x if isinstance(x, jax.ShapeDtypeStruct) else as_array(x, "an example argument")
     return jax.ShapeDtypeStruct((*batch, *x.shape), x.dtype)
 
 

@@ -129,11 +129,11 @@ class Imported(NamedTuple):
 
         A delayed control is interpolated between two controls or, where `delays_hold` is true, is
         the last control that is old enough, as the attribute `interp` of the file says. Raises
-        ArgumentError for a dt that is not positive, or traced.
+        ArgumentError for a dt that is not positive and finite, or traced.
         """
         step = arguments.known(dt)
-        if step is None or np.ndim(step) or not step > 0:
-            raise ArgumentError(f"dt is {dt}, expected a known number above 0")
+        if step is None or np.ndim(step) or not 0 < step < np.inf:
+            raise ArgumentError(f"dt is {dt}, expected a known finite number above 0")
         if not np.any(self.delays):
             return None
         lags = self.delays / float(step)
