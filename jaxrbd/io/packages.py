@@ -53,8 +53,9 @@ def find_package_file(
 
     Raises ArgumentError if the file does not exist. The error lists the paths that were tried, and
     the folder of the package if it exists. Raises ArgumentError also for a folder in `packages`
-    that does not exist, another scheme, such as http, a host, a URI without a package or a path, a
-    path with ".." in a package, and a relative path without `urdf_path`.
+    that does not exist, for a URI with another scheme (such as http), with a host, without a
+    package or without a path, for a path with ".." in a package, and for a relative path without
+    `urdf_path`.
     """
     if not isinstance(uri, str):
         raise ArgumentError(f"uri is {uri!r}, expected a text")
@@ -74,14 +75,7 @@ def find_package_file(
         folders = _package_folders(package, packages or {}, urdf_path, search_environment)
         candidates = list(dict.fromkeys(folder / inside for folder in folders))
     elif scheme[1] == "file":
-        host = uri.partition("://")[2].partition("/")[0]
-        if host not in ("", "localhost"):
-            raise ArgumentError(
-                f"uri is {uri!r}, which names the host {host!r}, expected file:///PATH"
-            )
-        path = unquote(uri.partition("://")[2].removeprefix("localhost"))
-        # On Windows the path of file:///C:/robot is C:/robot.
-        candidates = [Path(path[1:] if re.match("/[A-Za-z]:", path) and os.name == "nt" else path)]
+        candidates = [_path_of_file_uri(uri)]
     else:
         raise ArgumentError(
             f"uri is {uri!r}, expected a path or a URI of the scheme package or file"
@@ -104,20 +98,38 @@ def find_package_file(
             stacklevel=2,
         )
         return path
+    known = folders if package in (packages or {}) else []
+    known = known or [x for x in folders if _is_file(x / "package.xml")]
+    raise _missing_file(uri, package, known[0] if known else None, candidates)
+
+
+def _missing_file(
+    uri: str, package: str | None, folder: Path | None, candidates: list[Path]
+) -> ArgumentError:
+    """The error that lists the paths that were tried.
+
+    `package`: the name of the package in the URI; `folder`: the folder of the package, if known.
+    """
     tried = "".join(f"\n  {path}" for path in candidates) or " nowhere: there is no folder to try"
     hint, argument = "", None
-    if package in (packages or {}):
-        known = folders[:1]
-    else:
-        known = [x for x in folders if _is_file(x / "package.xml")]
-    if known:
-        hint = f" in the package {package!r}, which is {str(known[0])!r}"
+    if folder is not None:
+        hint = f" in the package {package!r}, which is {str(folder)!r}"
     elif package is not None:
         argument = "packages"
         hint = f"; give the folder of the package {package!r} by the argument `{argument}`"
-    raise ArgumentError(
+    return ArgumentError(
         f"uri is {uri!r}, but there is no such file{hint}; looked for:{tried}", argument=argument
     )
+
+
+def _path_of_file_uri(uri: str) -> Path:
+    """The path in a URI `file:///PATH`. Raises ArgumentError for a host."""
+    host = uri.partition("://")[2].partition("/")[0]
+    if host not in ("", "localhost"):
+        raise ArgumentError(f"uri is {uri!r}, which names the host {host!r}, expected file:///PATH")
+    path = unquote(uri.partition("://")[2].removeprefix("localhost"))
+    # On Windows the path of file:///C:/robot is C:/robot.
+    return Path(path[1:] if re.match("/[A-Za-z]:", path) and os.name == "nt" else path)
 
 
 def _absolute_path(uri: str, urdf_path: str | os.PathLike[str] | None) -> Path:

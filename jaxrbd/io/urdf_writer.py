@@ -250,7 +250,7 @@ def _attached_to_welds(children: list[JointSpec]) -> list[JointSpec] | None:
     links after that link are closed.
     """
     opened: list[tuple[str | None, np.ndarray]] = [(children[0].parent, np.eye(4))]
-    last_names = [""]
+    last_names = [""]  # for each open link, the name of its last moving joint
     attached = []
     for joint in children:
         while _moves(joint) and last_names[-1] >= joint.name:

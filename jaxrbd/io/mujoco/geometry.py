@@ -107,13 +107,32 @@ def read_scene(source: Source) -> ReadScene:
     unsupported = _unsupported_robots(source, moves, found.select(kept), found.select(~kept))
     touching, pairs = found.select(kept & on_ground), found.select(kept & ~on_ground)
     friction, margin, features = _materials(source, touching, pairs)
-    torsional, rolling = friction[:, 1].any(), friction[:, 2].any()
     for text in [*omitted, *features]:
         source.omit(text)
     if not kept.any():
         return ReadScene(warnings=unsupported)
+    scene, simplified = _scene(
+        source, moves, moving[kept & on_ground], pairs, surface, friction, margin
+    )
+    names = tuple((source.geoms[a], source.geoms[b]) for a, b in pairs.geoms.tolist())
+    return ReadScene(scene, names, (*unsupported, *simplified))
 
-    supported = moving[kept & on_ground]  # the geoms that touch the ground
+
+def _scene(
+    source: Source,
+    moves: np.ndarray,
+    supported: np.ndarray,
+    pairs: Candidates,
+    surface: Ground | None,
+    friction: np.ndarray,
+    margin: np.ndarray,
+) -> tuple[Scene, list[str]]:
+    """The scene with the given contacts, and a text about the meshes that are simplified.
+
+    - `moves`: (ngeom,), whether a joint moves a geom;
+    - `supported`: (n,), the geoms that can touch the ground `surface`;
+    - `friction`, `margin`: of the contacts of these geoms, then of the pairs; see `_materials`.
+    """
     used, places = np.unique([*supported, *pairs.geoms.ravel()], return_inverse=True)
     shapes, simplified = _shapes(source, used.tolist(), moves)
     supported_shapes = [shapes[place] for place in places[: len(supported)]]
@@ -126,11 +145,12 @@ def read_scene(source: Source) -> ReadScene:
     counts = np.array(spheres.counts, int)
 
     def per_contact(x: np.ndarray) -> np.ndarray:
-        """The values of the pairs of geoms, one for each contact of the scene."""
+        """The values for each contact of the scene, from the values for each pair of geoms."""
         x_ground, x_pairs = np.split(x, [len(supported)])
         x_pairs = np.repeat(np.append(x_pairs, x_ground[counts == 0]), contact_pairs.counts)
         return np.append(np.repeat(x_ground, counts), x_pairs)
 
+    torsional, rolling = friction[:, 1].any(), friction[:, 2].any()
     material = Material(
         friction=per_contact(friction[:, 0]),
         margin=per_contact(margin) if margin.any() else 0.0,
@@ -140,8 +160,7 @@ def read_scene(source: Source) -> ReadScene:
     scene = Scene(
         spheres.frames, spheres.radii, spheres.centres, surface, material, pairs=contact_pairs
     )
-    names = tuple((source.geoms[a], source.geoms[b]) for a, b in pairs.geoms.tolist())
-    return ReadScene(scene, names, (*unsupported, *simplified))
+    return scene, simplified
 
 
 def _unsupported_robots(
@@ -197,7 +216,7 @@ def _shapeless_contacts(
 ) -> list[str]:
     """Texts about the contacts of geoms that are no shapes of jaxrbd.
 
-    - `shapeless` (n, 2): whether a geom has none of the `SHAPES` and is not the ground;
+    - `shapeless` (n, 2): whether a geom can be neither a shape nor the ground;
     - `on_ground` (n,): whether the contact is a contact with the ground.
     """
     rows, sides = np.nonzero(shapeless)
