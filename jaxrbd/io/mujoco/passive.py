@@ -142,7 +142,7 @@ def _read_fluid(source: Source) -> FluidForces | None:
     """
     m = source.m
     for name in ("density", "viscosity"):
-        if getattr(m.opt, name) < 0:
+        if not getattr(m.opt, name) >= 0:  # a negative value, or NaN
             source.omit(f"option {name} {getattr(m.opt, name):g}")
             return None
     if not (m.opt.density > 0 or m.opt.viscosity > 0):

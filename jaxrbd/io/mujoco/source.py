@@ -159,6 +159,7 @@ class Source:
         elements = {
             "body": ("body", self.bodies),
             "jnt": ("joint", self.joints),
+            "dof": ("joint", [self.joints[joint] for joint in self.m.dof_jntid]),
             "geom": ("geom", self.geoms),
             "site": ("site", self.sites),
             "tendon": ("tendon", self.tendons),
