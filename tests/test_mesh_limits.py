@@ -224,6 +224,18 @@ def test_counts_that_the_data_do_not_have(tmp_path, monkeypatch):
     refused(tmp_path / "c.stl", text.upper(), "3 triangles, expected at most 2")
 
 
+def test_white_space_in_an_obj_file(tmp_path):
+    """A blank before a vertex or a face, and a tab after its first letter, change nothing."""
+    text = "v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 2 3\nf 1 3 4\nf 1 2 4\n"
+    corners = []
+    for spaced in (text, text.replace("v 1", " v\t1").replace("f 1 2 3", " f 1  2 3")):
+        (tmp_path / "a.obj").write_text(spaced.replace("f 1 3", "f\t1 3"))
+        (part,) = draw(tmp_path / "a.obj")
+        corners.append(part.vertices[part.faces].tolist())
+    assert np.shape(corners) == (2, 3, 3, 3)
+    assert corners[0] == corners[1]
+
+
 def test_many_materials_of_an_obj_file(tmp_path, monkeypatch):
     text = OBJ + "".join(f"usemtl m{k}\nf 1 2 3\n" for k in range(3))
     (tmp_path / "a.obj").write_text(text)

@@ -151,7 +151,12 @@ def _check_stl(data: bytes, files: NamedFiles) -> bytes:
 
 def _check_obj(data: bytes, files: NamedFiles) -> bytes:
     del files
-    lines = data.replace(b"\r\n", b"\n").replace(b"\\\n", b"").split(b"\n")
+    data = data.replace(b"\r\n", b"\n").replace(b"\\\n", b"")
+    # trimesh skips vertices and faces with a blank before the first word, or with a tab after it.
+    data = re.sub(
+        rb"^(?:[ \t]+(v|vt|vn|f)[ \t]|(v|vt|vn|f)\t)", rb"\1\2 ", data, flags=re.MULTILINE
+    )
+    lines = data.split(b"\n")
 
     def polygons() -> Iterator[list[bytes]]:
         """The corners of each polygon. A list of all corners could be large before the check."""
