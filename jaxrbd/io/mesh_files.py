@@ -115,6 +115,7 @@ class _Colors:
         return tuple(float(x) for x in np.clip(np.asarray(rgba, float)[:4] / 255, 0, 1))
 
     def _mean(self, visual: Any) -> Any:
+        """As `mean`, but from 0 to 255, and with errors for textures that cannot be read."""
         if visual.kind != "texture":
             return np.mean(visual.face_colors, axis=0)
         image = getattr(visual.material, "image", None)

@@ -220,6 +220,7 @@ def _folders_called(package: str, folder: Path) -> list[Path]:
 
 
 def _package_and_path(uri: str) -> tuple[str, PurePosixPath]:
+    """The name of the package, and the path in the package, of a URI `package://PACKAGE/PATH`."""
     package, _, path = uri.partition("://")[2].partition("/")
     inside = PurePosixPath(path.lstrip("/"))
     if not package or not inside.parts:
@@ -230,4 +231,5 @@ def _package_and_path(uri: str) -> tuple[str, PurePosixPath]:
 
 
 def _folders(variable: str) -> list[Path]:
+    """The folders that an environment variable lists."""
     return [Path(folder) for folder in os.environ.get(variable, "").split(os.pathsep) if folder]

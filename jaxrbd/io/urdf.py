@@ -285,6 +285,10 @@ class _Robot:
                 )
 
     def _check_known(self, joint: JointSpec, tag: str, refers_to: str, name: str | None) -> None:
+        """Check that the file has the link or joint that the element `tag` of a joint names.
+
+        `refers_to`: "link" or "joint"; `name`: the name of this link or joint.
+        """
         known = self._link_elements if refers_to == "link" else self._joint_elements
         if name and name not in known:
             (element, *_) = self.doc.children(self._joint_elements[joint.name], tag)
@@ -311,6 +315,7 @@ class _Robot:
             self.joints.insert(0, JointSpec(name, _ROOT_KINDS[root_joint](), None, root_link))
 
     def _find_root(self) -> str | None:
+        """The name of the root link; None, and a fault, unless there is exactly one."""
         parents = {joint.child: joint.parent or "" for joint in self.joints}
         roots = [link.name for link in self.links if link.name not in parents]
         if len(roots) == 1:

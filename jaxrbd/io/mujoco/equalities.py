@@ -150,6 +150,7 @@ def _is_active_joint_pair(source: Source, equality: int) -> bool:
 def _constraint(
     source: Source, equality: int, sites: dict[str, str], tendons: Tendons
 ) -> Constraint | None:
+    """The constraint of an equality; None, and a text in `source.omitted`, for an unknown kind."""
     m, kind = source.m, source.kind("Eq", source.m.eq_type[equality])
     data = m.eq_data[equality]
     if kind == "joint":

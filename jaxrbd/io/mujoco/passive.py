@@ -177,19 +177,19 @@ def _fluid_boxes(source: Source, bodies: np.ndarray) -> FluidBoxes:
 
 
 def _fluid_ellipsoids(source: Source, geoms: np.ndarray) -> FluidEllipsoids:
+    """The ellipsoids whose semi-axes are half the extents of the geoms."""
     m = source.m
-    sizes = np.array(m.geom_size[geoms])
-    kinds = source.geom_kinds[geoms]
-    sizes[kinds == "sphere"] = sizes[kinds == "sphere"][:, :1]
-    round_ends = kinds == "capsule"
-    for kind in (round_ends, kinds == "cylinder"):
-        sizes[kind] = sizes[kind][:, [0, 0, 1]]
-    sizes[round_ends, 2] += sizes[round_ends, 0]
+    kinds, semi_axes = source.geom_kinds[geoms], np.array(m.geom_size[geoms])
+    spheres, capsules, cylinders = (kinds == kind for kind in ("sphere", "capsule", "cylinder"))
+    semi_axes[spheres] = semi_axes[spheres][:, :1]
+    for round_geoms in (capsules, cylinders):  # their sizes are the radius and the half length
+        semi_axes[round_geoms] = semi_axes[round_geoms][:, [0, 0, 1]]
+    semi_axes[capsules, 2] += semi_axes[capsules, 0]
     poses = [source.pose(m.geom_pos[geom], m.geom_quat[geom]) for geom in geoms]
     fluid = np.array(m.geom_fluid[geoms])
     return FluidEllipsoids(
         [source.bodies[m.geom_bodyid[geom]] for geom in geoms],
-        sizes,
+        semi_axes,
         _stacked(poses),
         coefficients=fluid[:, 1:6],
         added_volume=fluid[:, 6:9],

@@ -88,6 +88,7 @@ class _NoCounterpartError(Exception):
 
 
 def _sensor(source: Source, index: int, name: str, sites: Mapping[str, str]) -> Sensor:
+    """The sensor with this index. Raises _NoCounterpartError if jaxrbd has no such sensor."""
     m, kind = source.m, source.kind("Sensor", source.m.sensor_type[index])
     for field in ("delay", "interval"):
         if np.any(source.field(f"sensor_{field}", np.zeros(m.nsensor))[index]):
