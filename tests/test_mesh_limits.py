@@ -227,9 +227,11 @@ def test_counts_that_the_data_do_not_have(tmp_path, monkeypatch):
 def test_white_space_in_an_obj_file(tmp_path):
     """A blank before a vertex or a face, and a tab after its first letter, change nothing."""
     text = "v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 2 3\nf 1 3 4\nf 1 2 4\n"
+    spaced = text.replace("v 1", " v\t1").replace("v 0 1", "v\t0 1")
+    spaced = spaced.replace("f 1 2 3", " f 1  2 3").replace("f 1 2 4", "f\t1 2 4")
     corners = []
-    for spaced in (text, text.replace("v 1", " v\t1").replace("f 1 2 3", " f 1  2 3")):
-        (tmp_path / "a.obj").write_text(spaced.replace("f 1 3", "f\t1 3"))
+    for content in (text, spaced):
+        (tmp_path / "a.obj").write_text(content)
         (part,) = draw(tmp_path / "a.obj")
         corners.append(part.vertices[part.faces].tolist())
     assert np.shape(corners) == (2, 3, 3, 3)
