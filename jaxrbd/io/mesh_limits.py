@@ -191,6 +191,11 @@ def _check_ply(data: bytes, files: NamedFiles) -> bytes:
             check_limit(elements[-1][0], 3 * MAX_TRIANGLES, f"elements {words[1]}")
         elif words[:1] == ["property"]:
             elements[-1][1].append(words[1:])
+    if not binary:  # one line per element
+        found = sum(bool(line.strip()) for line in data[end.end() :].split(b"\n"))
+        stated = sum(count for count, _ in elements)
+        if found < stated:
+            raise UnreadableMesh(f"it has {found} elements, expected {stated}, as its header says")
     place = end.end()
     for count, properties in elements if binary else ():
         size = 0
