@@ -26,6 +26,7 @@ from jaxrbd import (
     padded,
     passive,
     se3,
+    robots,
     sensors,
     sharding,
     so3,
@@ -629,6 +630,16 @@ REFUSED = {
     ),
     "q has the zero quaternion for joint": lambda: view.render(BALL_JOINT, np.zeros(4)),
     "packages is 3, expected a mapping": lambda: io.find_package_file("package://a/b", 3),
+    "packages['a'] is 3, expected a folder": lambda: io.find_package_file("a.stl", {"a": 3}),
+    "urdf_path is 3, expected the path": lambda: io.find_package_file("a.stl", urdf_path=3),
+    "humanoid; found ['a']": lambda: robots.load_robot(["a"]),
+    "standing_quadruped; found ['a']": lambda: robots.load_linkage(["a"]),
+    "xpos has shape (4,) and xquat (4,), expected": lambda: io.mujoco.pose_from_mujoco(
+        np.zeros(4), np.zeros(4)
+    ),
+    "xpos has shape (3,) and xquat (2, 4), expected": lambda: io.mujoco.pose_from_mujoco(
+        np.zeros(3), np.zeros((2, 4))
+    ),
     "X_FS.R is [[2. 0. 0.]": lambda: collision.PlacedShape(
         collision.Sphere(0.1), None, Pose(2 * np.eye(3), np.zeros(3))
     ),
@@ -655,6 +666,8 @@ REFUSED = {
     "path is None, expected the path": lambda: io.save_model(ARM, None),
     "program is 'int', expected an Exported": lambda: io.save_program(3, "unused"),
     "function is None, expected a function": lambda: io.export_batched(None, ARM, Q),
+    "an example argument is 'a', expected an array": lambda: io.export_batched(rbd.rnea, ARM, "a"),
+    "platforms is 5, expected some of": lambda: io.export_batched(rbd.rnea, ARM, Q, platforms=5),
     "the first argument is 'int', expected the Model": lambda: io.export_batched(rbd.rnea, 3, Q),
     "path is 3, expected the path of a file": lambda: io.load_model(3),
     "task is ['a'], expected one of": lambda: learning.load_task(["a"]),
