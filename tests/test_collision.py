@@ -42,7 +42,7 @@ from jaxrbd.collision import (
     robot_separations,
 )
 from jaxrbd.collision.distances import separations
-from jaxrbd.collision.robot_shapes import checked_pairs
+from jaxrbd.collision.robot_shapes import checked_pairs, distances_and_jacobian
 from jaxrbd.collision.segment_boxes import segment_box_separation
 from jaxrbd.collision.segment_cylinders import (
     _nearest_on_segment,
@@ -1243,6 +1243,13 @@ def test_the_gradient_of_a_smallest_distance_of_a_robot(rng):
     np.testing.assert_allclose(by_pairs.shapes[index].shape.radius, expected, atol=1e-7)
 
 
+def without_members(frame):
+    """A robot, its kinematics, and a shape in a frame that makes no pairs."""
+    model = arm()[0]
+    kinematics = rbd.forward_kinematics(model, rbd.neutral(model))
+    return model, kinematics, DistancePairs((PlacedShape(POINT, frame),), ())
+
+
 WRONG = {
     "radius is -1": lambda: Sphere(-1.0),
     "half_sizes has shape": lambda: Box([1.0, 2.0]),
@@ -1285,6 +1292,8 @@ WRONG = {
     ),
     "members has the pair": lambda: DistancePairs((PlacedShape(POINT),), ((0, 0),)),
     "q has shape": lambda: robot_distances(arm()[0], jnp.zeros(5), arm()[1]),
+    "unknown_hand": lambda: robot_distances(*without_members("unknown_hand")),
+    "unknown_tool": lambda: distances_and_jacobian(*without_members("unknown_tool")),
 }
 
 

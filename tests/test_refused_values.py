@@ -453,6 +453,8 @@ REFUSED = {
     "most_vertices is 8.5, expected an": lambda: collision.convex_hull(
         np.eye(4, 3), most_vertices=8.5
     ),
+    "most_vertices is 2.5, expected an": lambda: collision.pairs_of(ARM, most_vertices=2.5),
+    "name is 3, expected a name": lambda: collision.PlacedShape(collision.Sphere(0.1), name=3),
     "frame is 1.5, expected a name": lambda: collision.PlacedShape(collision.Sphere(0.1), 1.5),
     "a parameter of a joint is 'a', expected an array": lambda: joints.Screw(
         (0.0, 0.0, 1.0), "a", 1.0

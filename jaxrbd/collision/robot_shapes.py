@@ -37,6 +37,7 @@ from ..model.joint_space import independent_force
 from ..model.shapes import Vector
 from ..spatial import Pose
 from .distances import pose_of, separations
+from .mesh_hulls import require_most_vertices
 from .separation import Separation
 from .shapes import (
     Capsule,
@@ -55,7 +56,10 @@ class PlacedShape(eqx.Module):
     - `frame`: the name or index of a frame, or None for the world;
     - `X_FS`: the pose of the frame of the shape in this frame, or only its position (3,) in m; the
       identity by default;
-    - `name`: a name for messages.
+    - `name`: a name for messages; by default the type and the frame of the shape.
+
+    Raises ArgumentError for arguments of another type, and for an `X_FS` that has another shape,
+    has entries that are not finite, or has an R that is no rotation matrix.
     """
 
     shape: Shape
@@ -78,6 +82,7 @@ class PlacedShape(eqx.Module):
             position = np.zeros(3) if X_FS is None else X_FS
             X_FS = pose_of(np.eye(3), arguments.parameter(position, "X_FS", (3,)), "X_FS")
         self.X_FS = arguments.pose_parameter(X_FS, "X_FS")
+        name = arguments.text(name, "name")
         self.name = name or f"{type(shape).__name__} in {'the world' if frame is None else frame}"
 
 
@@ -183,8 +188,8 @@ def pairs_of(
       the hulls that had more in `simplified`.
 
     Shapes that do not move relative to each other make no pairs. Raises ArgumentError for an
-    unknown frame, for an object of another type in `world` or `disabled`, and for a mesh without
-    volume, which it names.
+    unknown frame, for an object of another type in `world` or `disabled`, for `most_vertices` out
+    of its range, and for a mesh without volume, which it names.
     """
     shapes, left_out, simplified = shapes_of(model, most_vertices)
     for shape in arguments.sequence(world, "world", "PlacedShape"):
@@ -203,8 +208,8 @@ def pairs_of(
             return False
         if isinstance(shapes[i].shape, HalfSpace) and isinstance(shapes[j].shape, HalfSpace):
             return False
-        # The parent of a root body is the world. A link that is fixed to the world is on this
-        # parent, so it has no pair with a root body; an obstacle, whose frame is None, has one.
+        # The parent of a root body is the world. A link that is fixed to the world belongs to this
+        # parent, so it has no pair with a root body. An obstacle, whose frame is None, has one.
         return adjacent or None in frames or (parents[a] != b and parents[b] != a)
 
     pairs = itertools.combinations(range(len(shapes)), 2)
@@ -213,7 +218,7 @@ def pairs_of(
 
 
 def _link_pair(model: Model, pair: Sequence[Any]) -> frozenset[int | str]:
-    """The frames of two links; the name of a link that is not in the model."""
+    """The indices of the frames of two links; for a link that is not in the model, its name."""
     entries = arguments.entries(pair) if isinstance(pair, Sequence) else None
     names = [] if entries is None else list(entries[:2])
     if len(names) != 2 or not all(isinstance(name, str) for name in names):
@@ -229,6 +234,7 @@ def shapes_of(
 
     Arguments and errors are those of `pairs_of`.
     """
+    require_most_vertices(most_vertices)
     shapes, left_out, simplified = [], [], []
     for link, geometries in arguments.robot(model).geometry.collisions.items():
         for number, geometry in enumerate(geometries):
@@ -274,6 +280,7 @@ def robot_separations(model: Model, q: Float[Array, " nq"], pairs: DistancePairs
     Its arrays have a leading axis of length m. Raises ArgumentError for an unknown frame.
     """
     if not len(checked_pairs(pairs)):
+        _require_frames(model, pairs)
         zero, vectors = jnp.zeros(0, model.dtype), jnp.zeros((0, 3), model.dtype)
         return Separation(zero, vectors, vectors, vectors)
     kinematics = forward_kinematics.unchecked(model, q)
@@ -286,11 +293,13 @@ def robot_separations(model: Model, q: Float[Array, " nq"], pairs: DistancePairs
 def distances_and_jacobian(
     model: Model, kinematics: Kinematics, pairs: DistancePairs
 ) -> tuple[Float[Array, " m"], Float[Array, "m nv"]]:
-    """The distances (m,) of `robot_distances`, and their Jacobian (m, nv) with respect to v.
+    """The distances (m,) of `robot_distances`, and the matrix (m, nv) from v to their rates.
 
-    The rate of a distance is the velocity of point b relative to point a, along the normal.
+    The rate of a distance is the velocity of point b relative to point a, along the normal. Raises
+    ArgumentError for an unknown frame.
     """
     if not len(checked_pairs(pairs)):
+        _require_frames(model, pairs)
         return jnp.zeros(0, model.dtype), jnp.zeros((0, model.nv), model.dtype)
     places = _places(model, kinematics, pairs)
     p_WR = first_root_position(model, kinematics)
@@ -316,6 +325,11 @@ def _separations(model: Model, X: Pose, pairs: DistancePairs) -> Separation:
     """The separations of the pairs for the poses X of the shapes."""
     shapes = [shape.shape for shape in cast(pairs.shapes, model.dtype)]
     return separations(shapes, X, np.array(pairs.members))
+
+
+def _require_frames(model: Model, pairs: DistancePairs) -> None:
+    """Raise ArgumentError for a shape in a frame that the model does not have."""
+    bodies_of(model, [shape.frame for shape in pairs.shapes])
 
 
 def checked_pairs(pairs: DistancePairs) -> DistancePairs:
