@@ -384,6 +384,14 @@ REFUSED = {
         5, ARM, Q, Q
     ),
     "shapes is None, expected a sequence of PlacedShape": lambda: contact.Scene.from_shapes(None),
+    "step is an array of shape (), expected a ContactStep": lambda: contact.step_wrenches(
+        ARM, contact.Scene((TIP,)), Q, 5, 0.01
+    ),
+    "q is Kinematics(": lambda: contact.contact_step_derivatives(
+        ARM, contact.Scene((TIP,)), rbd.forward_kinematics(ARM, Q), Q, Q, 0.01
+    ),
+    "height is 3, expected a function of xy": lambda: contact.Height(3),
+    "force is 3, expected a function of q and v": lambda: contact.servo_of_forces(3, ARM, Q, Q),
     "pairs is 5, expected DistancePairs": lambda: contact.Scene.from_model(ARM, pairs=5),
     "algorithm is 'str', expected a Shac, an Apg": lambda: learning.Training("ppo", CART_POLE),
     "env is 'str', expected an Env": lambda: learning.Training(learning.Ppo(), "cart-pole"),

@@ -150,6 +150,7 @@ def batches_of(
     exchanged = order[members[:, 0]] > order[members[:, 1]]
     ordered = np.where(exchanged[:, None], members[:, ::-1], members)
     formulas = _formulas_of(shapes, members)
+    # A code per combination of a label, a formula, and the kinds of a and b.
     groups = labels * len(_FORMULAS) + formulas
     codes = kind[ordered] @ [len(kinds) + 1, 1] + groups * (len(kinds) + 1) ** 2
     found = []

@@ -81,11 +81,12 @@ def core_patch(
     across = tangents(n)
     middle = (point_a + point_b) / 2
     change = TILT * matmul(_compass(n), across)
-    turned = matmul(R, a.face(matmul(n, R), matmul(change, R)).T).T + p[None]
+    face_a = matmul(R, a.face(matmul(n, R), matmul(change, R)).T).T + p[None]
+    face_b = b.face(-n, change)
     # From here on, x (.., 2) are coordinates in the plane across the normal, and h is along it.
     faces = [
         (matmul(points, across.T), matmul(points, n))
-        for points in (turned - middle[None], b.face(-n, change) - middle[None])
+        for points in (face_a - middle[None], face_b - middle[None])
     ]
     (x_a, h_a), (x_b, h_b) = faces
     x, inside = _common_corners(x_a, x_b, pair.a.extent() + pair.b.extent())

@@ -131,6 +131,9 @@ class DistancePairs(eqx.Module):
       meshes in files, see `io.read_meshes`;
     - `simplified`: descriptions of the meshes whose hull was replaced by one with fewer vertices,
       with the error in m.
+
+    Raises ArgumentError for objects of another type, for members that are no pairs of different
+    indices, and for a pair of half-spaces.
     """
 
     shapes: tuple[PlacedShape, ...]
@@ -139,22 +142,7 @@ class DistancePairs(eqx.Module):
     simplified: tuple[str, ...] = eqx.field(static=True, default=())
 
     def __check_init__(self):
-        for place, shape in enumerate(arguments.sequence(self.shapes, "shapes", "PlacedShape")):
-            if not isinstance(shape, PlacedShape):
-                raise ArgumentError(f"shapes[{place}] is {shape!r}, expected a PlacedShape")
-        for pair in arguments.sequence(self.members, "members", "pairs of indices"):
-            is_pair = isinstance(pair, tuple | list) and len(pair) == 2
-            if not is_pair or not all(map(arguments.is_integer, pair)):
-                raise ArgumentError(f"members has {pair!r}, expected pairs of indices of shapes")
-            i, j = pair
-            if not (0 <= i < len(self.shapes) and 0 <= j < len(self.shapes)) or i == j:
-                raise ArgumentError(
-                    f"members has the pair {(i, j)}, expected two different indices of "
-                    f"{len(self.shapes)} shapes"
-                )
-            a, b = self.shapes[i], self.shapes[j]
-            if isinstance(a.shape, HalfSpace) and isinstance(b.shape, HalfSpace):
-                raise ArgumentError(f"the pair ({a.name}, {b.name}) has two half-spaces")
+        require_members(self.shapes, self.members)
 
     def __len__(self) -> int:
         return len(self.members)
@@ -163,6 +151,32 @@ class DistancePairs(eqx.Module):
     def names(self) -> tuple[tuple[str, str], ...]:
         """The names of the shapes a and b of each pair."""
         return tuple((self.shapes[i].name, self.shapes[j].name) for i, j in self.members)
+
+
+def require_members(
+    shapes: tuple[PlacedShape, ...], members: tuple[tuple[int, int], ...], least: int = 0
+) -> None:
+    """Raise ArgumentError unless `members` are pairs of indices of different shapes.
+
+    At most one shape of a pair may be a half-space. `least`: the least index of the second shape of
+    a pair. A negative index stands for no shape.
+    """
+    for place, shape in enumerate(arguments.sequence(shapes, "shapes", "PlacedShape")):
+        if not isinstance(shape, PlacedShape):
+            raise ArgumentError(f"shapes[{place}] is {shape!r}, expected a PlacedShape")
+    for pair in arguments.sequence(members, "members", "pairs of indices"):
+        is_pair = isinstance(pair, tuple | list) and len(pair) == 2
+        if not is_pair or not all(map(arguments.is_integer, pair)):
+            raise ArgumentError(f"members has {pair!r}, expected pairs of indices of shapes")
+        i, j = pair
+        if not (0 <= i < len(shapes) and least <= j < len(shapes)) or i == j:
+            raise ArgumentError(
+                f"members has the pair {(i, j)}, expected two different indices of "
+                f"{len(shapes)} shapes"
+            )
+        if j >= 0 and all(isinstance(shapes[k].shape, HalfSpace) for k in pair):
+            names = f"{shapes[i].name}, {shapes[j].name}"
+            raise ArgumentError(f"the pair ({names}) has two half-spaces")
 
 
 def pairs_of(
@@ -309,6 +323,7 @@ def distances_and_jacobian(
     columns = dof_columns(model, first_root_centred(model, kinematics))
     a, b = places.bodies[np.array(pairs.members)].T
     a, b = (model.topology.movers(bodies).astype(int) for bodies in (a, b))
+    # 1 for a dof that moves only b, -1 for a dof that moves only a, else 0.
     moves = jnp.asarray((b - a)[:, model.topology.dof_body], model.dtype)
     rows = moves * matmul(force, columns.T)
     return found.distance, independent_force(model, kinematics.q, rows.T).T
