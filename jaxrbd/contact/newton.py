@@ -290,8 +290,8 @@ def _iterate(partition: Partition, problem: Problem, x: Array | None, steps: int
     def newton(state: _State) -> _State:
         x, momentum, u = state.x, state.momentum, state.u
         linearised = laws.linearised(u, v + x)
-        # Without the barrier, XLA would compute each slice of the rows before the loop, with a kernel
-        # per slice, and store it.
+        # Without the barrier, XLA would compute and store each slice of the rows before the loop,
+        # with one kernel per slice.
         rows, momentum = lax.optimization_barrier((matrices.J_and_M, momentum))
         inside_loop = matrices._replace(J_and_M=rows)
         step = inside_loop.solve(linearised, linearised.joint_impulses - momentum)
