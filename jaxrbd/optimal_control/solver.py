@@ -322,7 +322,8 @@ class Solver(NamedTuple):
         finite = jnp.isfinite(cost) & jnp.isfinite(found.largest) & ~jnp.isnan(self.tolerance)
         violated = jnp.maximum(found.equalities, found.inequalities) > self.tolerance
         infeasible = new.infeasible | (~step.found & violated & penalty.is_largest)
-        status = jnp.where(step.found, RUNNING, int(Status.FAILED))
+        # The dtype of the start, so that one program serves the solutions of all solves.
+        status = jnp.where(step.found, RUNNING, int(Status.FAILED)).astype(state.status.dtype)
         status = jnp.where(infeasible, int(Status.INFEASIBLE), status)
         status = jnp.where(converged, int(Status.CONVERGED), status)
         status = jnp.where(finite, status, int(Status.FAILED))
