@@ -153,13 +153,12 @@ class DistancePairs(eqx.Module):
         return tuple((self.shapes[i].name, self.shapes[j].name) for i, j in self.members)
 
 
-def require_members(
-    shapes: tuple[PlacedShape, ...], members: tuple[tuple[int, int], ...], least: int = 0
-) -> None:
+def require_members(shapes: Any, members: Any, least: int = 0) -> None:
     """Raise ArgumentError unless `members` are pairs of indices of different shapes.
 
-    At most one shape of a pair may be a half-space. `least`: the least index of the second shape of
-    a pair. A negative index stands for no shape.
+    - `shapes`: the shapes, a sequence of PlacedShape. At most one shape of a pair may be a
+      half-space;
+    - `least`: the least index of the second shape of a pair. A negative index stands for no shape.
     """
     for place, shape in enumerate(arguments.sequence(shapes, "shapes", "PlacedShape")):
         if not isinstance(shape, PlacedShape):

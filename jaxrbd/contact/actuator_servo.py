@@ -56,8 +56,8 @@ def servo_of_actuators(
 
     tau has the force of a muscle at the state before the step. The servo changes this force during
     the step, with a k and a d that are the negative derivatives of the force at this state with
-    respect to x and u. k is zero where a muscle pulls less if it becomes longer. k and d
-    are zero for a muscle at a limit of its `force_range`.
+    respect to x and u. k is zero where a muscle pulls less if it becomes longer. k and d are zero
+    for a muscle at a limit of its `force_range`.
 
     Raises ArgumentError, which names the joint, the tendon or the actuator, for
 

@@ -1,10 +1,10 @@
 """The contacts of pairs of shapes that may touch, and of shapes on the ground.
 
 A pair has one contact if one of its shapes is a sphere or an ellipsoid, or if both are capsules. A
-pair of a capsule and another shape has two, and all other pairs have four (`collision/patches.py`).
-A shape on the ground has as many contacts as in a pair with a half-space. On a plane its contacts
-are exact. On another ground they are the points of the shape that are lowest along the normal of
-the ground at the shape.
+pair of a capsule and a shape of another kind has two, and all other pairs have four
+(`collision/patches.py`). A shape on the ground has as many contacts as in a pair with a half-space.
+On a plane its contacts are exact. On another ground they are the points of the shape that are
+lowest along the normal of the ground at the shape.
 """
 
 from __future__ import annotations
