@@ -72,7 +72,7 @@ RUNNING = -1
 class History(NamedTuple):
     """The progress of a solve: arrays (iterations,) with one entry per step.
 
-    `iterations` is the largest number of steps of the solve; a guess from `shift` has no entries.
+    `iterations` is the largest number of steps of the solve; a result of `shift` has no entries.
     The entries after the last iteration are infinite. They are not NaN, so that `jax_debug_nans`
     accepts a solution.
 
@@ -80,7 +80,7 @@ class History(NamedTuple):
     `shift`: the multiple of the identity that a step adds to the Gauss-Newton matrix; a step with
     the exact Hessian does not add it. The last entry belongs to the gains instead of a step.
     `mu`: the penalty is 1 / mu. Where the automatic rollout starts again from the guess, one entry
-    has no step: its `shift` belongs to the step that was not found. It counts as a step.
+    has no step: its `shift` belongs to the step that was not found. This entry counts as a step.
     """
 
     cost: Array
