@@ -403,6 +403,14 @@ REFUSED = {
         5, ARM, Q, Q
     ),
     "shapes is None, expected a sequence of PlacedShape": lambda: contact.Scene.from_shapes(None),
+    "step is an array of shape (), expected a ContactStep": lambda: contact.step_wrenches(
+        ARM, contact.Scene((TIP,)), Q, 5, 0.01
+    ),
+    "q is Kinematics(": lambda: contact.contact_step_derivatives(
+        ARM, contact.Scene((TIP,)), rbd.forward_kinematics(ARM, Q), Q, Q, 0.01
+    ),
+    "height is 3, expected a function of xy": lambda: contact.Height(3),
+    "force is 3, expected a function of q and v": lambda: contact.servo_of_forces(3, ARM, Q, Q),
     "pairs is 5, expected DistancePairs": lambda: contact.Scene.from_model(ARM, pairs=5),
     "algorithm is 'str', expected a Shac, an Apg": lambda: learning.Training("ppo", CART_POLE),
     "env is 'str', expected an Env": lambda: learning.Training(learning.Ppo(), "cart-pole"),
@@ -472,6 +480,8 @@ REFUSED = {
     "most_vertices is 8.5, expected an": lambda: collision.convex_hull(
         np.eye(4, 3), most_vertices=8.5
     ),
+    "most_vertices is 2.5, expected an": lambda: collision.pairs_of(ARM, most_vertices=2.5),
+    "name is 3, expected a name": lambda: collision.PlacedShape(collision.Sphere(0.1), name=3),
     "frame is 1.5, expected a name": lambda: collision.PlacedShape(collision.Sphere(0.1), 1.5),
     "a parameter of a joint is 'a', expected an array": lambda: joints.Screw(
         (0.0, 0.0, 1.0), "a", 1.0
