@@ -1,5 +1,6 @@
 """The motions of docs/gallery.md: `python docs/gallery.py` writes their pictures.
 
+`python docs/gallery.py walk CHECKPOINT` stores a walk by a policy of `jaxrbd train humanoid-walk`.
 The hook `site_pages.py` calls `write_pages` when the site is built, and adds a page that plays each
 motion.
 """
@@ -13,7 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxrbd
-from jaxrbd import actuators, contact, integrators, inverse_kinematics as ik, view
+from jaxrbd import actuators, contact, envs, integrators, inverse_kinematics as ik, learning, view
+
+WALK_STEP = 0.02  # s, of the environment
 
 
 def landing():
@@ -73,10 +76,36 @@ def pendulums():
     return model, jax.jit(jax.vmap(simulate))(jnp.linspace(2.8, 2.88, 5)), 0.01
 
 
-def stored(name, robot):
-    """A motion of `benchmarks/studies/legged_motions.py`, which takes minutes to compute."""
-    q = np.load(pathlib.Path(__file__).parent / "motions" / f"{name}.npy")
-    return jaxrbd.load_robot(robot), q, 0.025
+FOLDER = pathlib.Path(__file__).parent
+STORED = FOLDER / "motions"
+
+
+def stored(name, robot, dt=0.025):
+    """A motion of `benchmarks/studies/legged_motions.py` or `store_walk`, which takes minutes."""
+    return jaxrbd.load_robot(robot), np.load(STORED / f"{name}.npy"), dt
+
+
+def store_walk(checkpoint):
+    """Store 8 s of a policy. The command rises and falls: 0.2, 0.8, 0.8, 0.1 and 0.6 m/s."""
+    env = envs.HumanoidWalk()
+    params = env.default_params()
+    policy = learning.load_training(checkpoint).policy()
+    times = WALK_STEP * np.arange(400)
+    forward = np.interp(times, [0, 2, 4, 6, 8], [0.2, 0.8, 0.8, 0.1, 0.6])
+
+    def advance(state, forward):
+        command = jnp.zeros(3).at[0].set(forward)
+        physics = state.physics._replace(command=command.astype(params.model.dtype))
+        state = env.step(params, state._replace(physics=physics), policy(state.observation))
+        return state, (state.physics.q, state.terminated)
+
+    @jax.jit
+    def walk(key):
+        return jax.lax.scan(advance, env.reset(params, key), jnp.asarray(forward))[1]
+
+    q, terminated = walk(jax.random.key(0))
+    assert not np.any(terminated)
+    np.save(STORED / "walk.npy", np.asarray(q[::2], np.float32))
 
 
 MOTIONS = {
@@ -87,6 +116,7 @@ MOTIONS = {
     "turn": functools.partial(stored, "turn", "quadruped"),
     "trot": functools.partial(stored, "trot", "quadruped"),
     "catch": functools.partial(stored, "catch", "humanoid"),
+    "walk": functools.partial(stored, "walk", "humanoid", 2 * WALK_STEP),
 }
 
 
@@ -125,6 +155,7 @@ FRAMES = {
     "turn": (0, 14, 27, 40),
     "trot": (0, 14, 27, 40),
     "catch": (0, 8, 16, 40),
+    "walk": (96, 103, 110, 117),
 }
 CAMERAS = {
     "landing": {"target": (0.1, 0.0, 0.33), "distance": 1.5},
@@ -139,7 +170,11 @@ CAMERAS = {
     "turn": {"target": (0.0, 0.0, 0.2), "distance": 1.4},
     "trot": {"target": (0.2, 0.0, 0.2), "distance": 1.6, "camera": (0.3, -1.0, 0.15)},
     "catch": {"target": (-0.05, -0.05, 0.85), "distance": 4.8},
+    "walk": {"target": (2.1, 0.06, 0.8), "distance": 3.4, "camera": (0.3, -1.0, 0.15)},
 }
 
 if __name__ == "__main__":
-    write_pictures(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent)
+    if sys.argv[1:2] == ["walk"]:
+        store_walk(sys.argv[2])
+    else:
+        write_pictures(sys.argv[1] if len(sys.argv) > 1 else FOLDER)

@@ -138,8 +138,12 @@ def rows_and_derivatives(dq, dv):
     rest = derivatives._multiplier_equation_by_q(system, found, weights)
     c = rows.K @ (a + d * v) + rows.bias + p * rows.position
     values = rows.K, c, rows.K @ y - multiplier * kkt.row_weights(M, rows.K)
-    of_K = found.of_K.force(multiplier), found.of_K.rate(y), found.of_K.squares(y * y)
-    return values, (of_K, found.by_q, rest, found.by_v)
+    K_by_q = (
+        found.derivative_of_K.force(multiplier),
+        found.derivative_of_K.rate(y),
+        found.derivative_of_K.squares(y * y),
+    )
+    return values, (K_by_q, found.by_q, rest, found.by_v)
 
 
 def slopes(i, which):
@@ -334,8 +338,12 @@ def test_the_derivatives_of_rows_that_do_not_act_are_zero():
         gains = jnp.ones(()), jnp.ones(())
         kinematics = rbd.forward_kinematics(model, q)
         rows = row_derivatives.row_derivatives(model, kinematics, v, a, (here,), gains, active)
-        of_K = rows.of_K.force(jnp.ones(1)), rows.of_K.rate(v), rows.of_K.squares(v)
-        return rows.by_q, rows.by_v, *of_K
+        K_by_q = (
+            rows.derivative_of_K.force(jnp.ones(1)),
+            rows.derivative_of_K.rate(v),
+            rows.derivative_of_K.squares(v),
+        )
+        return rows.by_q, rows.by_v, *K_by_q
 
     for rows in found(np.array([True])):
         assert not np.all(np.isfinite(rows))

@@ -157,7 +157,7 @@ def test_the_motions_of_the_gallery(tmp_path):
     script = load("gallery")
     paths = script.write_pages(tmp_path)
     assert [path.stem for path in paths] == list(script.MOTIONS)
-    assert all(100_000 < path.stat().st_size < 1_000_000 for path in paths)
+    assert all(100_000 < path.stat().st_size < 1_200_000 for path in paths)
 
     model, q, _ = script.landing()
     assert np.ptp(q[-100:, 2]) < 0.01  # it stands, and sways a little
@@ -171,6 +171,12 @@ def test_the_motions_of_the_gallery(tmp_path):
     assert np.max(np.linalg.norm(turned, axis=1)) < 1e-3
     radius = np.linalg.norm(tools.p - np.mean(tools.p, axis=0), axis=1)
     np.testing.assert_allclose(radius, 0.15, atol=0.02)
+
+    model, q, dt = script.MOTIONS["walk"]()
+    velocity = np.gradient(q[:, 0], dt)
+    assert np.max(velocity) > 0.75
+    assert np.min(velocity[100:180]) < 0.25
+    assert np.min(q[:, 2]) > 0.8
 
     _, q, _ = script.pendulums()
     assert np.ptp(q[:, 0], axis=0).max() < 0.1

@@ -1017,7 +1017,7 @@ def test_no_step_increases_the_error():
 
     def square(q):
         error = np.square(np.abs(planar_centre(q) - target))
-        return error + solver.EQUATIONS * np.square(q[1] + q[2] ** 2)
+        return error + solver.EQUATION_WEIGHT * np.square(q[1] + q[2] ** 2)
 
     @jax.jit
     @jax.vmap
@@ -1763,7 +1763,7 @@ def test_the_steps_of_a_box_qp(monkeypatch):
     assert len(steps) == 2
     steps.clear()
     qp = box_qp.BoxQP(jnp.eye(2), 0 * g, -bound, bound, jnp.eye(1, 2), jnp.array([0.5]))
-    d, *_ = jax.jit(lambda qp: box_qp._with_rows(qp, 0))(qp)
+    d, *_ = jax.jit(lambda qp: box_qp._search_with_rows(qp, 0))(qp)
     jax.effects_barrier()
     exact = 1000 * np.finfo(float).eps
     weights = np.minimum(10 * 4.0 ** np.arange(9), 2560)
@@ -2000,7 +2000,7 @@ def test_limits_of_acceleration_can_be_satisfied_in_every_step():
     def moved(shares):
         def step(state, share):
             q, v = state
-            change = differential.VelocityChange(jnp.asarray(LARGEST), v)
+            change = differential.ChangeLimits(jnp.asarray(LARGEST), v)
             least, most = differential._bounds(model, q, jnp.asarray(DT), none, change)
             d = least + share * (most - least)
             return (q + d, d / DT), (q + d, d / DT, most - least)
@@ -2028,10 +2028,10 @@ def test_limits_of_acceleration_can_be_satisfied_in_every_step():
 def test_the_largest_displacement_from_which_a_joint_can_stop():
     """5 + 3 + 1 = 9 with changes of 2; beyond a limit and without one it is the gap."""
     gap, step = jnp.array([9.0, 0.5, -0.3, jnp.inf, 4.0]), jnp.array([2.0, 2.0, 2.0, 2.0, jnp.inf])
-    largest = differential._stopping(gap, step)
+    largest = differential._stopping_displacement(gap, step)
     np.testing.assert_allclose(largest, [5.0, 0.5, -0.3, np.inf, 4.0], rtol=1e-14)
     # d + (d - s) + (d - 2 s) = 9, so the derivatives are 1 / 3 and 1.
-    first = jax.jacrev(lambda *x: differential._stopping(*x)[:3], (0, 1))(gap, step)
+    first = jax.jacrev(lambda *x: differential._stopping_displacement(*x)[:3], (0, 1))(gap, step)
     close(first[0][:, :3], np.diag([1 / 3, 1.0, 1.0]), 1e-14)
     close(first[1], np.diag([1.0, 0.0, 0.0]) @ np.eye(3, 5), 1e-14)
 
@@ -2075,10 +2075,10 @@ def test_the_velocity_of_a_robot_with_limits_of_acceleration():
     floating = zoo.build(["free_flyer", "revolute", "revolute"], [-1, 0, 1])
     fast, none = jnp.zeros(8).at[6].set(1e3), (False,) * 8
     with pytest.raises(rbd.ArgumentError, match=r"1000.0 for joint 'j1' \(dof 6\)"):
-        differential._explain(floating, rbd.neutral(floating), DT, (1.0, fast), none)
+        differential._raise_for_limits(floating, rbd.neutral(floating), DT, (1.0, fast), none)
     both, locked = fast.at[7].set(1e3), (*none[:6], True, False)
     with pytest.raises(rbd.ArgumentError, match=r"1000.0 for joint 'j2' \(dof 7\)"):
-        differential._explain(floating, rbd.neutral(floating), DT, (1.0, both), locked)
+        differential._raise_for_limits(floating, rbd.neutral(floating), DT, (1.0, both), locked)
     for options, message in (
         ({"previous_velocity": None}, "previous_velocity is None, expected both"),
         ({"acceleration_limit": None}, "acceleration_limit is None, expected both"),

@@ -1012,6 +1012,28 @@ def test_the_first_costate_and_the_gains_of_a_converged_solve_belong_to_its_traj
     close(one.gains[0], [[-0.8]], 1e-12)
 
 
+def test_the_solutions_of_all_options_have_the_same_types():
+    """So one program for a guess from `shift` serves the solutions of all solves."""
+    problem = oc.Problem(
+        oc.vector_space(1), lambda t, x, u, p: x + u, lambda t, x, u, p: jnp.concatenate([x, u])
+    )
+
+    def types(**options):
+        found = jax.eval_shape(
+            functools.partial(oc.solve, problem, **options), jnp.ones(1), None, jnp.zeros((2, 1))
+        )
+        return jax.tree.map(lambda x: (x.shape, x.dtype, x.weak_type), found._replace(history=None))
+
+    first = types()
+    assert first.status == ((), jnp.zeros((), int).dtype, False)
+    for rollout in ("linear", "feedback"):
+        for fixed in (False, True):
+            options = {"rollout": rollout, "iterations": 3, "fixed_iterations": fixed}
+            assert types(**options) == first, options
+    for options in ({"hessian": "exact"}, {"riccati": "parallel"}):
+        assert types(**options) == first, options
+
+
 def test_the_gains_of_a_converged_solve_have_no_multiple_of_the_identity():
     """The Gauss-Newton matrix neglects most of the curvature, so the multiple is needed."""
     problem = oc.Problem(

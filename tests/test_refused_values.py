@@ -37,6 +37,7 @@ from support import zoo
 ARM = rbd.load_robot("double_pendulum")
 SAMPLES = np.zeros((30, ARM.nv))
 Q = np.zeros(ARM.nq)
+LABELS = {"body": "a", "base": "b", "frame": "b"}
 
 
 def started(episode_steps):
@@ -85,6 +86,11 @@ def shot(x, dt=0.01):
 def constrained(**options):
     point = constraints.point(None, TIP)
     return constraints.constrained_dynamics(ARM, Q, Q, Q, [point], **options)
+
+
+def activation_time(**times):
+    given = {"rise": [0.1], "fall": [0.1], "width": [0.0]} | times
+    return actuators.activation_time(*np.ones((2, 1)), **{k: np.array(x) for k, x in given.items()})
 
 
 def contact_stepped(**options):
@@ -473,7 +479,7 @@ REFUSED = {
     "constraints is None, expected a sequence": lambda: constraints.constrained_dynamics(
         ARM, Q, Q, Q, None
     ),
-    "a point is 'a', expected an array": lambda: constraints.point(None, TIP, "a"),
+    "p_a is 'a', expected an array": lambda: constraints.point(None, TIP, "a"),
     "function is None, expected a function of (model, q)": lambda: constraints.Equation(None),
     "an array is traced by JAX, expected known": lambda: jax.jit(identified)(),
     "problem is None, expected a Problem": lambda: optimal_control.solve(None, Q, None, Q),
@@ -727,7 +733,49 @@ REFUSED = {
     "order is 4 for ('float64', 'forward')": lambda: conformance.run(order=4),
     "X_FB.R is [[[2.": lambda: passive.FluidBoxes([TIP], [[1.0, 1.0, 1.0]], STRETCHED),
     "X_FS.R is [[2.": lambda: tendons.Wrap(BALL.shape, TIP, Pose(2 * np.eye(3), np.zeros(3))),
-    "a point is [ 0. nan  0.]": lambda: constraints.point(None, 0, (0, np.nan, 0)),
+    "gear is [inf], expected finite": lambda: actuators.AffineActuators(["a"], gear=[np.inf]),
+    "moment is [ 0.  0. inf], expected finite": lambda: actuators.FrameForce(
+        TIP, moment=[0, 0, np.inf]
+    ),
+    "axis is [ 0.  0. inf], expected finite": lambda: actuators.BallTorque("a", [0, 0, np.inf]),
+    "rise is [-0.1], expected more than 0": lambda: activation_time(rise=[-0.1]),
+    "width is [nan], expected 0 or more": lambda: activation_time(width=[np.nan]),
+    "fall has shape (2,)": lambda: activation_time(fall=[0.1, 0.1]),
+    "X_FP.R of sensor 'tilt' is [[2.": lambda: sensors.FrameSensor(
+        "tilt", "x_axis", TIP, Pose(2 * np.eye(3), np.zeros(3))
+    ),
+    "magnetic_field is [ 0.  0. inf]": lambda: sensors.FrameSensor(
+        "compass", "magnetometer", TIP, magnetic_field=[0, 0, np.inf]
+    ),
+    "inertia is [inf": lambda: sensors.SubtreeSensor(
+        "load", "force", TIP, inertia=np.full(10, np.inf), carried=[]
+    ),
+    "position is [ 0.  0. inf], expected finite": lambda: tendons.PathPoint(TIP, [0, 0, np.inf]),
+    "coefficients is [inf], expected finite": lambda: tendons.FixedTendon("t", {"a": np.inf}),
+    "coefficients is None, expected an array": lambda: tendons.FixedTendon("t", None, ["a"]),
+    "coefficients is [[inf  1.]], expected finite": lambda: passive.PolynomialDamping(
+        ["a"], [[np.inf, 1.0]]
+    ),
+    "ball_rest is [[0. 0. 0. 0.]], expected no zero rows": lambda: passive.JointSprings(
+        balls=["a"], ball_stiffness=[1.0], ball_rest=np.zeros((1, 4))
+    ),
+    "twist is 'spin', expected an array": lambda: frames.Twist("spin", **LABELS),
+    "v is None, expected an array": lambda: (
+        frames.GeometricJacobian(np.zeros((6, 2)), **LABELS) @ None
+    ),
+    "mass is 'heavy', expected an array": lambda: frames.SpatialInertia.from_mass(
+        "heavy", frames.Point(np.zeros(3), frame="a"), np.eye(3), frame="a"
+    ),
+    "step is None, expected a function": lambda: integrators.rollout(None, (Q,), steps=1),
+    "scene is None, expected a Scene": lambda: padded.acting_contacts(None),
+    "scene is 'tuple', expected a Scene": lambda: sensors.touch(ARM, (), Q, None),
+    "tendons is None, expected a Tendons": lambda: tendons.tendon_dynamics(ARM, None, Q, Q, Q),
+    "the first argument is None, expected the Model": lambda: frames.State(None, Q, Q),
+    "state is an array of shape (2,), expected a tuple": lambda: integrators.rollout(
+        lambda q: (q,), Q, steps=1
+    ),
+    "p_a is [ 0. nan  0.]": lambda: constraints.point(None, 0, (0, np.nan, 0)),
+    "p_b has shape (2,)": lambda: constraints.point(None, 0, p_b=(0, 0)),
 }
 
 

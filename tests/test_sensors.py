@@ -568,7 +568,7 @@ def test_wrong_arguments(model, key):
         (lambda: sensors.touch(model, scene, q, step, np.ones(2)), r"dt has shape \(2,\), expect"),
         (
             lambda: sensors.touch(model, Scene(("l2", "l0"), 0.1), q, force),
-            r"contact.distance has shape \(1,\), expected \(2,\) for a scene of 2 spheres and 0 p",
+            r"contact.distance has shape \(1,\), expected \(2,\) for a scene of 2 spheres and 0 c",
         ),
         (lambda: sensors.height_scan(model, q, SLOPE, "l9", PATTERN), "no frame 'l9'"),
         (

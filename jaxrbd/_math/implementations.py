@@ -29,11 +29,11 @@ in_context = jax.make_user_context("automatic")
 def implementation(name: str) -> contextlib.AbstractContextManager[None]:
     """A context in which JAX compiles the passes over the tree in one way.
 
-    - `"automatic"`, the default: the loops, except for trees of up to 128 bodies in two cases. On
-      GPUs, the passes of up to 50,000 states are products. Sums in one common frame are products
-      for one state, and on GPUs for any number of states. If the default device of JAX is a CPU,
-      programs for other devices are as on CPUs;
-    - `"scan"`: loops of XLA, on all devices;
+    - `"automatic"`, the default: as `"scan"`, except for trees of up to 128 bodies. For such trees,
+      the passes of up to 50,000 states are as `"products"` on GPUs. Sums in one common frame are as
+      `"products"` for one state on CPUs, and for any number of states on GPUs. If the default
+      device of JAX is a CPU, programs for other devices are as on CPUs;
+    - `"scan"`: loops of XLA over bodies or dofs, on all devices;
     - `"products"`: products with 0/1 matrices, on all devices. They need fewer kernels than the
       loops, and about twice the memory traffic. The recursions over dofs remain loops;
     - `"parallel"`: products along the heavy paths of the tree, on all devices. The number of steps

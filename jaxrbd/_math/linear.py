@@ -111,7 +111,8 @@ def solve_free(
 ) -> Float[Array, " n"]:
     """The solution of `M x = b` over the free entries of x, for a positive definite M.
 
-    The other entries are 0. The derivative for JAX is zero, as for `inverse_factor`.
+    The other entries are 0. For JAX the derivative with respect to M is zero, as for
+    `inverse_factor`.
     """
     W = inverse_factor(free_part(M, free))
     return matmul(matmul(W, jnp.where(free, b, 0)), W)
@@ -133,6 +134,7 @@ def _inverse_factor(M: Array) -> Array:
 
 
 def _inverse_factor_by_blocks(M: Array, halvings: int) -> Array:
+    """`_inverse_factor` of M, which is halved this number of times."""
     if not halvings:
         return _inverse_factor_by_elimination(M) if len(M) else M
     half = len(M) // 2

@@ -21,11 +21,12 @@ def stored(arrays: T, name: str = SOLUTIONS) -> T:
 
 
 def recompute(function: Function, *names: str) -> Function:
-    """The function. Reverse mode stores its arguments and the arrays of `SOLUTIONS` and of `names`.
+    """The function, with a reverse mode that stores few arrays.
 
-    The backward pass computes all other arrays again. In a loop, this saves memory and kernels: a
-    loop writes each array that it stores by a separate kernel. Outside of loops, XLA finds most
-    of the arrays that are computed twice, and computes them once.
+    It stores the arguments, and the arrays to which `stored` gave the name `SOLUTIONS` or one of
+    `names`. The backward pass computes all other arrays again. In a loop, this saves memory and
+    kernels: a loop writes each array that it stores by a separate kernel. Outside of loops, XLA
+    finds most of the arrays that are computed twice, and computes them once.
     """
     policy = jax.checkpoint_policies.save_only_these_names(SOLUTIONS, *names)
     return cast(Function, jax.checkpoint(function, prevent_cse=False, policy=policy))

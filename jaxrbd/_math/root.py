@@ -19,7 +19,7 @@ def find_root(residual: Callable[[tuple], tuple[tuple, tuple]], guess: tuple) ->
     """The solution x of `f(x) = 0`; NaN where the iterations do not converge.
 
     `residual(x)` returns f(x), and the sizes of f(x): for each equation, the sum of the absolute
-    values of its terms. All have the structure of `guess`. The rounding error of an entry of f is
+    values of its terms. Both have the structure of `guess`. The rounding error of an entry of f is
     near eps times its size, also where the terms cancel. So corrections of x are measured in units
     of the sizes. The derivative of f must be near the identity.
 

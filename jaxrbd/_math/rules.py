@@ -181,9 +181,9 @@ def program_of_call(call: jax_core.JaxprEqn) -> jax_core.ClosedJaxpr:
 def _closed(
     function: Callable[..., Array], *like: Any
 ) -> tuple[Callable[..., Array], tuple[ArrayLike, ...], jax.ShapeDtypeStruct]:
-    """The function as one of (constants, *operands), the constants, and the shape of the result.
+    """A function of (constants, *operands), the constants, and the shape of the result.
 
-    The constants are the arrays of enclosing functions.
+    The constants are the arrays of enclosing functions that `function` uses.
     """
     program, shape = jax.make_jaxpr(function, return_shape=True)(*like)
 
@@ -270,7 +270,10 @@ def _batch(
 def _transpose(
     cotangents: Sequence[Any], *operands: Any, function: _Function
 ) -> list[Array | None]:
-    """The cotangents of the undefined primals, in which the function is linear; else None."""
+    """For each operand the cotangent if it is an undefined primal, else None.
+
+    The function is linear in the undefined primals.
+    """
     unknown = [i for i, x in enumerate(operands) if ad.is_undefined_primal(x)]
     cotangents = [ad.instantiate_zeros(x) for x in cotangents]
     if function.linear and set(unknown) <= set(function.linear):

@@ -27,6 +27,7 @@ from jaxtyping import Float
 from .ranks import times
 from .rules import custom_jvp
 
+# The number of terms of the power series, and the least x from which a closed form replaces it.
 _TERMS = 18
 _SWITCH = 4.0
 

@@ -135,15 +135,14 @@ def _repeated_at_once(
 class _Work(NamedTuple):
     """The state of the loop of `repeat_batch`.
 
-    The loop goes through the unfinished samples again and again. One time through is a pass: each
-    unfinished sample has one step, block by block.
+    The loop consists of passes. In a pass each unfinished sample has one step, block by block.
 
     - `states`: the states of the samples and their rows in the batch. A pass begins with its
       samples in the first rows;
     - `waiting` (): the number of samples of this pass;
     - `head` (): the number of these samples that already had their step in this pass;
-    - `kept` (): how many of the latter need another step. They are moved to the first rows of
-      `states`, for the next pass;
+    - `kept` (): the number of those of the `head` samples that need another step. They are moved to
+      the first rows of `states`, for the next pass;
     - `results`, `finished` (): the states and rows of the finished samples, and their number.
     """
 

@@ -34,9 +34,10 @@ from .transmissions import Transmission, transmission_lengths_and_arms
 
 
 class ActuatorStates(NamedTuple):
-    """The length l, its rate dl, and the force f of each actuator; see `AffineActuators`.
+    """The length l, its rate dl, and the force f of each of n actuators; see `AffineActuators`.
 
-    The units of an actuator on a hinge or a slide are rad or m, rad/s or m/s, and N m or N.
+    For the gear 1, the units are rad, rad/s and N m for a hinge, and m, m/s and N for a slide or a
+    tendon.
     """
 
     length: Float[Array, " n"]
@@ -51,18 +52,21 @@ class AffineActuators(eqx.Module):
     of its tendon or other transmission, and dx the rate of x. The actuator has the length
     `l = gear_i x` and the rate `dl = gear_i dx`. Its force is
 
-        u = clip(control_i, control_range_i), moved by whole periods to within half a period of l
+        u = clip(control_i, control_range_i) + (the multiple of period_i that brings u nearest to l)
         gain = gain_i . [1, l, dl] + (gain of the muscle i)
         bias = bias_i . [1, l, dl] + (bias of the muscle i)
         f = clip(share (gain u + bias), force_range_i)
 
-    The share is 1, except for a tendon whose `tendon_force_range` does not contain the sum of
-    `gain u + bias` over its actuators: there, the share is the limit divided by the sum. The force
-    on a joint, a tendon or another transmission is the sum of `gear_i f` over its actuators. The
-    force on a tendon is positive if it makes the tendon longer. The force on each joint in
-    `limited_joints`, from its actuators, from tendons and from other transmissions, is clipped to
-    its `joint_force_range`. This force does not contain the forces on joints that follow the joint.
-    The limit of a joint that follows others is for the actuators on this joint only.
+    The share of an actuator on a tendon is `clip(s, tendon_force_range) / s`, or 1 for s = 0, where
+    s is the sum of `gain u + bias` over all actuators on this tendon. Other actuators have the
+    share 1.
+
+    The force on a joint, a tendon or another transmission is the sum of `gear_i f` over its
+    actuators. The force on a tendon is positive if it makes the tendon longer. The force on each
+    joint in `limited_joints` is clipped to its `joint_force_range`. For an independent joint, the
+    clipped force is the sum of the forces of its actuators, of tendons and of other transmissions.
+    For a joint that follows others, it is the force of its actuators only, and this force is not a
+    part of the clipped forces on the joints that it follows.
 
     A motor has the default gain and bias. A position servo with the stiffness kp and the damping kd
     has `gain = [kp, 0, 0]` and `bias = [0, -kp, -kd]`. A muscle has `gain = bias = [0, 0, 0]`.
@@ -70,10 +74,11 @@ class AffineActuators(eqx.Module):
     - `joints`: for each actuator the name of its joint, or a tendon (`FixedTendon`,
       `SpatialTendon`), or another transmission (`FrameForce`, `FrameDisplacement`, `SliderCrank`,
       `BallTorque`). A joint or a tendon may have several actuators; a tendon is then the same
-      object each time. The attribute `joints` has None where there is no joint. The attributes
-      `tendons` and `transmissions` have the k different tendons and the other transmissions;
-    - `gain`, `bias`: (n, 3), coefficients of 1, l and dl; by default [1, 0, 0] and [0, 0, 0], with
-      `muscles` all zero;
+      object each time. The attribute `joints` has None for an actuator that drives no joint. The
+      attributes `tendons` and `transmissions` have the k tendons and the other transmissions, each
+      once;
+    - `gain`, `bias`: (n, 3), coefficients of 1, l and dl; by default [1, 0, 0] and [0, 0, 0], and
+      with `muscles` both are zero by default;
     - `gear`: (n,), by default 1;
     - `control_range`, `force_range`: (n, 2), lower and upper bounds, by default infinite;
     - `joint_force_range`: (m, 2) in N or N m, for the m joints `limited_joints`, by default
@@ -85,21 +90,22 @@ class AffineActuators(eqx.Module):
       0 there;
     - `limited_joints`: names of joints with one degree of freedom; by default `driven_joints`, the
       different joints in the order in which `joints` first names them;
-    - `periods`: (n,), above 0; infinite where u is not moved, as by default. If the length is an
-      angle, a position servo with the period of a turn goes the shortest way.
+    - `periods`: (n,), above 0, in the unit of l; by default infinite: then u is the clipped
+      control. If the length is an angle in rad, a position servo with the period `2 pi` turns the
+      shortest way.
 
-    A value beyond its bounds has the derivative zero, and a value at a bound has the derivative
-    one. Raises ArgumentError for a wrong shape, a value that is NaN, a lower bound above the
-    upper bound, and a period that is not above 0. Source: MuJoCo, chapter "Computation", section
-    "Actuation model". The control of an actuator with activation dynamics is the result of a
-    `Filter`.
+    The derivative of a clipped value is zero beyond its bounds, and one at a bound. Raises
+    ArgumentError for a wrong shape, a value that is NaN, a gain, bias or gear that is infinite, a
+    lower bound above the upper bound, and a period that is not above 0. Source: MuJoCo, chapter
+    "Computation", section "Actuation model". The control of an actuator with activation dynamics is
+    the result of a `Filter`.
     """
 
     joints: tuple[str | None, ...] = eqx.field(static=True)
     names: tuple[str, ...] = eqx.field(static=True)
     limited_joints: tuple[str, ...] = eqx.field(static=True)
-    # For each actuator the index of its joint, its tendon or its other transmission, in the list of
-    # `driven_joints`, `tendons` and `transmissions`.
+    # For each actuator the index of its output (a joint, a tendon or another transmission) in the
+    # list of all `driven_joints`, then all `tendons`, then all `transmissions`.
     outputs: tuple[int, ...] = eqx.field(static=True)
     tendons: tuple[Tendon, ...]
     transmissions: tuple[Transmission, ...]
@@ -142,8 +148,8 @@ class AffineActuators(eqx.Module):
         different = {id(x): x for x in driven if not isinstance(x, str)}
         self.tendons = tuple(x for x in different.values() if isinstance(x, Tendon))
         self.transmissions = tuple(x for x in different.values() if not isinstance(x, Tendon))
-        order = [*self.driven_joints, *map(id, self.tendons), *map(id, self.transmissions)]
-        self.outputs = tuple(order.index(x if isinstance(x, str) else id(x)) for x in driven)
+        outputs = [*self.driven_joints, *map(id, self.tendons), *map(id, self.transmissions)]
+        self.outputs = tuple(outputs.index(x if isinstance(x, str) else id(x)) for x in driven)
         if limited_joints is None:
             limited_joints = self.driven_joints
         self.limited_joints = arguments.names(limited_joints, "limited_joints")
@@ -166,6 +172,8 @@ class AffineActuators(eqx.Module):
         self.gain = parameters(gain, "gain", np.tile(motor, (n, 1)))
         self.bias = parameters(bias, "bias", np.zeros((n, 3)))
         self.gear = parameters(gear, "gear", np.ones(n))
+        for name in ("gain", "bias", "gear"):
+            arguments.require(getattr(self, name), np.isfinite, name, "finite")
         self.control_range = ranges(control_range, "control_range", n)
         self.force_range = ranges(force_range, "force_range", n)
         self.joint_force_range = ranges(joint_force_range, "joint_force_range", m)
@@ -183,7 +191,7 @@ class AffineActuators(eqx.Module):
 
     @property
     def coupled(self) -> tuple[Tendon | Transmission, ...]:
-        """`tendons` and `transmissions`, which may act on several joints."""
+        """The k tendons and other transmissions, each of which may act on several joints."""
         return (*self.tendons, *self.transmissions)
 
     @property
@@ -203,7 +211,7 @@ class AffineActuators(eqx.Module):
     ) -> Float[Array, " nv"]:
         """The generalized force (nv,) in N and N m.
 
-        `q` (nq,) or its `Kinematics`, `v` (nv,), `control` (n,). The force of a joint that follows
+        `q` (nq,) or its `Kinematics`, `v` (nv,), `control` (n,). The force on a joint that follows
         others is mapped to the joints that it follows. Raises ArgumentError for an unknown joint or
         frame, or a joint without exactly one degree of freedom.
         """
@@ -228,7 +236,7 @@ def _actuator_states(
     control: ArrayLike,
 ) -> ActuatorStates:
     """See `AffineActuators.states`."""
-    return _states_and_outputs(model, actuators, q, v, control)[0]
+    return _states_and_arms(model, actuators, q, v, control)[0]
 
 
 @arguments.compiled(arrays=("q", "v"))
@@ -240,24 +248,26 @@ def _affine_force(
     control: ArrayLike,
 ) -> Float[Array, " nv"]:
     """The generalized force (nv,) of `AffineActuators`; see `AffineActuators.__call__`."""
-    states, J = _states_and_outputs(model, actuators, q, v, control)
+    states, J = _states_and_arms(model, actuators, q, v, control)
     gear, joint_range = (
         jnp.asarray(x, model.dtype) for x in (actuators.gear, actuators.joint_force_range)
     )
     index = scalar_joints(model, actuators.driven_joints)
     limited = scalar_joints(model, actuators.limited_joints)
-    total, first = _sums(actuators, gear * states.force), len(index.v)
+    # The forces on the driven joints, then the forces on tendons and other transmissions.
+    on_outputs, n_joints = _sums(actuators, gear * states.force), len(index.v)
     configuration = configuration_of(q)
-    forces = jnp.zeros(sum(model.joint_nvs), model.dtype).at[index.v].set(total[:first])
+    forces = jnp.zeros(sum(model.joint_nvs), model.dtype).at[index.v].set(on_outputs[:n_joints])
     if not actuators.coupled:
         forces = _clipped(forces, limited.v, joint_range)
         return independent_joint_force(model, configuration, forces)
-    # The forces of tendons and other transmissions act on v. So they are added to the forces on
-    # independent joints before these are clipped. The forces of followers are added after that.
+    # First the forces on followers are clipped. Then the forces of tendons and other transmissions,
+    # which act on v, are added to the forces on independent joints, and the sums are clipped. At
+    # the end, the clipped forces on followers are mapped to the joints that they follow.
     follows = np.array([_follows(model, x) for x in actuators.limited_joints], bool)
     forces = _clipped(forces, limited.v[follows], joint_range[follows])
     independent = independent_index(model, "v")
-    tau = forces[independent] + matmul(total[first:], J)
+    tau = forces[independent] + matmul(on_outputs[n_joints:], J)
     dofs = [model.joint(x).v.start for x, f in zip(actuators.limited_joints, follows) if not f]
     tau = _clipped(tau, np.array(dofs, int), joint_range[~follows])
     if model.coupling is None:
@@ -266,13 +276,16 @@ def _affine_force(
     return tau + independent_joint_force(model, configuration, follower_forces)
 
 
-def _states_and_outputs(
+def _states_and_arms(
     model: Model, actuators: AffineActuators, q: Array | Kinematics, v: Array, control: ArrayLike
 ) -> tuple[ActuatorStates, Array]:
-    """The states of the actuators, and the moment arms (k, nv) of `actuators.coupled`."""
+    """The states of the actuators, and the moment arms of `actuators.coupled`, a row (nv,) each."""
     n = len(actuators.joints)
     control = arguments.array(model, control, "control", (n,), "number of actuators")
-    gear, control_range, force_range = (jnp.asarray(x, model.dtype) for x in actuators.values[2:5])
+    gear, control_range, force_range = (
+        jnp.asarray(x, model.dtype)
+        for x in (actuators.gear, actuators.control_range, actuators.force_range)
+    )
     index, configuration = scalar_joints(model, actuators.driven_joints), configuration_of(q)
     lengths = joint_coordinates(model, configuration)[index.q]
     rates = joint_rates(model, configuration, v)[index.v]
@@ -281,8 +294,8 @@ def _states_and_outputs(
         kinematics = forward_kinematics.unchecked(model, q)
         others, J = transmission_lengths_and_arms(model, actuators.coupled, kinematics)
         lengths, rates = (jnp.concatenate(x) for x in ((lengths, others), (rates, matmul(J, v))))
-    order = np.array(actuators.outputs, int)
-    length, rate = gear * lengths[order], gear * rates[order]
+    outputs = np.array(actuators.outputs, int)
+    length, rate = gear * lengths[outputs], gear * rates[outputs]
     control = clip_within(control, control_range[:, 0], control_range[:, 1])
     control = near_lengths(actuators, control, length)
     gain, bias = gain_and_bias(actuators, length, rate)
@@ -292,22 +305,22 @@ def _states_and_outputs(
         shares = jnp.ones(len(lengths), model.dtype)
         on_tendons = _sums(actuators, force)[first : first + k]
         shares = shares.at[first : first + k].set(_shares_of_tendons(actuators, on_tendons))
-        force = shares[order] * force
+        force = shares[outputs] * force
     force = clip_within(force, force_range[:, 0], force_range[:, 1])
     return ActuatorStates(length, rate, force), J
 
 
 def _sums(actuators: AffineActuators, x: Float[Array, " n"]) -> Array:
     """The sums of x over the actuators of each joint, tendon and other transmission."""
-    order = np.array(actuators.outputs, int)
-    outputs = len(actuators.driven_joints) + len(actuators.coupled)
-    if outputs < len(x):
-        return jnp.zeros(outputs, x.dtype).at[order].add(x)
-    return x[np.argsort(order)]
+    outputs = np.array(actuators.outputs, int)
+    count = len(actuators.driven_joints) + len(actuators.coupled)
+    if count < len(x):
+        return jnp.zeros(count, x.dtype).at[outputs].add(x)
+    return x[np.argsort(outputs)]  # each output has one actuator
 
 
 def _follows(model: Model, joint: str) -> bool:
-    """Whether a joint follows others, and has no velocity in v."""
+    """Whether a joint follows others, so that it has no velocity in v."""
     dofs = model.joint(joint).v
     return dofs.start == dofs.stop
 
@@ -330,7 +343,7 @@ def _shares_of_tendons(actuators: AffineActuators, forces: Array) -> Float[Array
 def near_lengths(
     actuators: AffineActuators, control: Float[Array, " n"], length: Float[Array, " n"]
 ) -> Float[Array, " n"]:
-    """The controls, moved by whole periods to within half a period of the lengths."""
+    """The controls plus the multiples of the periods for which they are nearest to the lengths."""
     if actuators.periods is None:
         return control
     period = jnp.asarray(actuators.periods, control.dtype)
@@ -343,7 +356,7 @@ def near_lengths(
 def gain_and_bias(
     actuators: AffineActuators, length: Float[Array, " n"], rate: Float[Array, " n"]
 ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-    """The gain and the bias of each actuator; `length`, `rate`: l and dl of `AffineActuators`."""
+    """The gain and the bias of each actuator, for its l and dl; see `AffineActuators`."""
     gain, bias = (
         x[:, 0] + x[:, 1] * length + x[:, 2] * rate
         for x in (jnp.asarray(x, length.dtype) for x in (actuators.gain, actuators.bias))

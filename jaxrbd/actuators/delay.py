@@ -1,7 +1,4 @@
-"""A delay: a buffer of past commands, from which the command of `lag` steps ago is read.
-
-The lag may be traced.
-"""
+"""Delays of commands, from a buffer of past commands."""
 
 from __future__ import annotations
 
@@ -63,7 +60,7 @@ class Delay(eqx.Module):
         command = _arrays(command)
         for path, x in jax.tree_util.tree_leaves_with_path(command):
             if not jnp.issubdtype(x.dtype, jnp.floating):
-                raise ArgumentError(f"{_named(path)} has dtype {x.dtype}, expected floats")
+                raise ArgumentError(f"{_leaf_name(path)} has dtype {x.dtype}, expected floats")
             self._require_shape_of_lag(path, x)
         return jax.tree.map(lambda x: jnp.broadcast_to(x, (self.length + 1, *x.shape)), command)
 
@@ -88,8 +85,8 @@ class Delay(eqx.Module):
                 raise ArgumentError(f"past has {commands!r}, expected a result of init or push")
             if (commands.shape, commands.dtype) != expected:
                 raise ArgumentError(
-                    f"{_named(path)} has shape {x.shape} and dtype {x.dtype}, expected one row of "
-                    f"the past, which has shape {commands.shape} and dtype {commands.dtype} and "
+                    f"{_leaf_name(path)} has shape {x.shape} and dtype {x.dtype}, expected one row "
+                    f"of the past, which has shape {commands.shape} and dtype {commands.dtype} and "
                     f"{self.length + 1} rows"
                 )
         return _push(self, past, command)
@@ -98,7 +95,7 @@ class Delay(eqx.Module):
         lags = np.shape(self.lag)
         if lags not in ((), x.shape):
             raise ArgumentError(
-                f"{_named(path)} has shape {x.shape}, expected {lags}, the shape of the lag"
+                f"{_leaf_name(path)} has shape {x.shape}, expected {lags}, the shape of the lag"
             )
 
 
@@ -131,9 +128,9 @@ def _arrays(command: PyTree) -> PyTree:
     if not jax.tree.leaves(command):
         raise ArgumentError(f"command is {command!r}, expected an array or a pytree of arrays")
     return jax.tree_util.tree_map_with_path(
-        lambda path, x: arguments.as_array(x, _named(path)), command
+        lambda path, x: arguments.as_array(x, _leaf_name(path)), command
     )
 
 
-def _named(path) -> str:
+def _leaf_name(path) -> str:
     return "command" + jax.tree_util.keystr(path)

@@ -15,7 +15,7 @@ from .._math.clip import clip_within
 from ..errors import ArgumentError, listed
 from ..model import arguments
 from ..model.joints_by_name import ranges
-from .muscle import activation_time
+from .muscle import muscle_time_constants
 
 EXACT, EXPLICIT, INTEGRATOR, MUSCLE = KINDS = ("exact", "explicit", "integrator", "muscle")
 
@@ -31,10 +31,10 @@ class Filter(eqx.Module):
     The kind of a filter selects the change:
 
     - "exact": `(1 - exp(-dt / T)) (u - a)`, the solution of `da/dt = (u - a) / T` for a constant u;
-    - "explicit": `dt / T (u - a)`, the explicit Euler method, which is stable for `dt < 2 T`;
-    - "integrator": `dt / T u`. In MuJoCo, T is 1 s;
-    - "muscle": `dt / time (u - a)`, with u also clipped to [0, 1]. The function `activation_time`
-      returns the time, from T for an activation that rises and `release_time` for one that falls.
+    - "explicit": `(u - a) dt / T`, the explicit Euler method, which is stable for `dt < 2 T`;
+    - "integrator": `u dt / T`. In MuJoCo, T is 1 s;
+    - "muscle": `(u - a) dt / T_a`, with u also clipped to [0, 1]. The function `activation_time`
+      returns T_a, from T while the activation rises and from `release_time` while it falls.
 
     The filtered command is `activation`, or `next_activation` if the filter is early.
 
@@ -45,8 +45,8 @@ class Filter(eqx.Module):
     - `kinds` (default all "exact") and `early` (default all False): one value per command. Both are
       static;
     - `release_time`: (n,) in s, more than 0, of muscles only, by default `time_constant`;
-    - `smoothing`: (n,), 0 or more, of muscles only, by default 0: the time changes smoothly while
-      `u - a` is between `-smoothing / 2` and `smoothing / 2`.
+    - `smoothing`: (n,), 0 or more, of muscles only, by default 0: T_a changes smoothly between the
+      values for rising and falling where `u - a` is between `-smoothing / 2` and `smoothing / 2`.
 
     `push` makes one time step. The filtered command is the control of the actuators:
 
@@ -55,8 +55,8 @@ class Filter(eqx.Module):
         activation, filtered = filters.push(activation, control, dt)  # once per time step
         tau = actuators(model, q, v, filtered)
 
-    A value beyond its bounds has the derivative zero, and a value at a bound has the derivative
-    one. Raises ArgumentError for a wrong shape and for values out of their range. A traced time
+    The derivative of a clipped value is zero beyond its bounds, and one at a bound. Raises
+    ArgumentError for a wrong shape and for values out of their range. A traced time
     constant out of its range gives NaN. Source: MuJoCo, chapter "Computation", section "Actuation
     model": the dynamics "filterexact", "filter", "integrator" and "muscle".
     """
@@ -181,7 +181,7 @@ def _push(
         release, smoothing = (
             jnp.asarray(x, activation.dtype) for x in (filters.release_time, filters.smoothing)
         )
-        T = jnp.where(muscle, activation_time(activation, u, T, release, smoothing), T)
+        T = jnp.where(muscle, muscle_time_constants(activation, u, T, release, smoothing), T)
     # For T = 0, dt / T is not computed but is the constant infinity, so the derivative with respect
     # to T is 0 and not NaN.
     ratio_at_zero = jnp.where((T == 0) & exact, jnp.inf, jnp.nan)

@@ -16,10 +16,11 @@ from ..model import Model, arguments
 
 
 def joints_of_dofs(model: Model, joints: Sequence[str]) -> np.ndarray:
-    """For each degree of freedom the index of its joint in `joints`, or len(joints); (nv,).
+    """The index in `joints` of the joint of each degree of freedom, (nv,).
 
-    Raises ArgumentError for an unknown joint, a joint that is named twice, and a joint that follows
-    others and has no velocity in v.
+    It is `len(joints)` for the degrees of freedom of all other joints. Raises ArgumentError for an
+    unknown joint, a joint that is named twice, and a joint without a velocity in v, which is fixed
+    or follows others.
     """
     joints = arguments.names(joints, "joints")
     owner = np.full(arguments.robot(model).nv, len(joints))
@@ -37,7 +38,10 @@ def joints_of_dofs(model: Model, joints: Sequence[str]) -> np.ndarray:
 
 
 class ValuesOfDofs(eqx.Module):
-    """Actuators whose fields have one value per degree of freedom, (nv,), in a range each."""
+    """Actuators whose fields have one value per degree of freedom, (nv,).
+
+    `RANGES`: for each field, the range of its values.
+    """
 
     RANGES: ClassVar[Mapping[str, arguments.Requirement]]
 
@@ -49,8 +53,9 @@ class ValuesOfDofs(eqx.Module):
     def checked_values(self, model: Model, prefix: str = "") -> list[Array]:
         """The fields as arrays (nv,) of the model's dtype.
 
-        A value out of its range is NaN: a traced value cannot raise an error. Raises ArgumentError
-        for a shape other than (nv,), with `prefix` before the name of the field.
+        A value out of its range becomes NaN, because a traced value cannot raise an error. Raises
+        ArgumentError for a shape other than (nv,). In its message, `prefix` is before the name of
+        the field.
         """
         return [
             requirement.or_nan(

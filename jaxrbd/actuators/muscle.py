@@ -29,8 +29,8 @@ class Muscles(eqx.Module):
     """n muscles with their tendons, as in MuJoCo.
 
     A muscle has the length l in m and the rate dl in m/s, including its tendon, whose length does
-    not change. With the optimal length L0 of the muscle without its tendon, its scaled length and
-    rate are
+    not change. The indices 0 and 1 mean the lower and the upper value of a range. With the optimal
+    length L0 of the muscle without its tendon, its scaled length and rate are
 
         L0 = (length_range_1 - length_range_0) / (scaled_range_1 - scaled_range_0)
         L = scaled_range_0 + (l - length_range_0) / L0
@@ -141,7 +141,7 @@ class Muscles(eqx.Module):
 
 
 def muscle_forces(muscles: Muscles, length: Array, rate: Array) -> MuscleForces:
-    """As `Muscles.forces`, for arrays with right shapes."""
+    """As `Muscles.forces`, for arrays that are already checked."""
     dtype = length.dtype
     peak, speed, passive_peak, eccentric_peak = (
         jnp.asarray(x, dtype)
@@ -159,7 +159,8 @@ def muscle_forces(muscles: Muscles, length: Array, rate: Array) -> MuscleForces:
     optimal = (largest - least) / (high - low)
     L = low + (length - least) / optimal
     V = rate / (optimal * speed)
-    # Both flanks of the curve of the active force are the same step, from 0 to 1.
+    # Below and above L = 1, the curve is `_step` of a variable that is 0 at the end of the active
+    # range and 1 at L = 1.
     active = _step(jnp.where(L < 1, (L - short) / (1 - short), (long - L) / (long - 1)))
     above = eccentric_peak - 1
     eccentric = above > 0
@@ -173,8 +174,8 @@ def muscle_forces(muscles: Muscles, length: Array, rate: Array) -> MuscleForces:
 
 
 def activation_time(
-    activation: Array, excitation: Array, rise: Array, fall: Array, width: Array
-) -> Array:
+    activation: ArrayLike, excitation: ArrayLike, rise: ArrayLike, fall: ArrayLike, width: ArrayLike
+) -> Float[Array, " n"]:
     """The time constants (n,) in s of the activations of muscles.
 
     The activation a of a muscle follows its excitation u by `da/dt = (u - a) / time`. For a between
@@ -182,11 +183,27 @@ def activation_time(
     decreases. For differences u - a from -`width`/2 to `width`/2, the time changes smoothly between
     these two values.
 
-    `activation`, `excitation` (n,); `rise`, `fall` (n,) in s; `width` (n,), 0 or more.
+    `activation`, `excitation` (n,); `rise`, `fall` (n,) in s, more than 0; `width` (n,), 0 or more.
+    Raises ArgumentError for different shapes, a dtype other than float, and a known value out of
+    its range.
     Source: Millard, Uchida, Seth and Delp, "Flexing computational muscle: modeling and simulation
     of musculotendon dynamics", 2013; the smooth change: MuJoCo, chapter "Modeling",
     section "Muscle actuators".
     """
+    shape = arguments.as_array(activation, "activation").shape
+    given = {"activation": activation, "excitation": excitation}
+    given |= {"rise": rise, "fall": fall, "width": width}
+    checked = [arguments.floats(x, name, shape) for name, x in given.items()]
+    for name, x in (("rise", checked[2]), ("fall", checked[3])):
+        arguments.require(x, lambda x: x > 0, name, "more than 0")
+    arguments.require(checked[4], lambda x: x >= 0, "width", "0 or more")
+    return muscle_time_constants(*checked)
+
+
+def muscle_time_constants(
+    activation: Array, excitation: Array, rise: Array, fall: Array, width: Array
+) -> Array:
+    """As `activation_time`, for arrays that are already checked."""
     scale = 0.5 + 1.5 * clip_within(activation, 0, 1)
     rise, fall = rise * scale, fall / scale
     difference = excitation - activation

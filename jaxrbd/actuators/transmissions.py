@@ -40,8 +40,8 @@ class FrameForce(eqx.Module):
     - `force_axes`, `moment_axes`: "frame" (default) or "world", the axes of the two vectors.
 
     The length is always zero. The moment arms are the product of the Jacobian of the frame with the
-    vectors. Raises ArgumentError if both vectors are None. Source: MuJoCo, XML reference,
-    actuator/general, attribute site.
+    vectors. Raises ArgumentError if both vectors are None, and for a vector that is not finite.
+    Source: MuJoCo, XML reference, actuator/general, attribute site.
     """
 
     frame: str = eqx.field(static=True)
@@ -81,12 +81,14 @@ class FrameDisplacement(eqx.Module):
     - `direction` (3,), `axis` (3,): in axes of the reference, zero by default.
 
     With the position p and the rotation R of the frame, in the reference frame, the length is
-    `direction . p + axis . log(R)`. MuJoCo defines the moment arms: the difference of the Jacobians
-    of both frames in axes of the reference, times `direction` and `axis`, without the joints that
-    move both frames. They differ from the derivative of the length, if a joint that does not move
-    the frame turns the reference, or for a rotation vector log(R) that is not parallel to `axis`.
-    Raises ArgumentError if both vectors are None. Source: MuJoCo, XML reference, actuator/general,
-    attribute refsite.
+    `direction . p + axis . log(R)`. The moment arms are as in MuJoCo: the difference of the
+    Jacobians of both frames in axes of the reference, times `direction` and `axis`, without the
+    joints that move both frames. The rate is the product of the moment arms and v. The moment arms
+    differ from the derivative of the length if a joint turns the reference and does not move the
+    frame, or if the rotation vector log(R) is not parallel to `axis`.
+
+    Raises ArgumentError if both vectors are None, and for a vector that is not finite. Source:
+    MuJoCo, XML reference, actuator/general, attribute refsite.
     """
 
     frame: str = eqx.field(static=True)
@@ -121,10 +123,11 @@ class SliderCrank(eqx.Module):
     - `slider`: the name of a frame; the slider moves along the z axis of this frame;
     - `rod` (): the length of the rod in m, more than 0.
 
-    The length is the position of the slider on its axis. Of the two positions where the rod fits,
-    it is the one with the smaller z. If the rod is too short to reach the axis, the length is the z
-    of the crank. The derivatives grow without bound where the rod becomes perpendicular to the
-    axis. Source: MuJoCo, XML reference, actuator/general, attribute cranksite.
+    The length is the coordinate z of the slider in the frame `slider`, for the smaller z of the two
+    positions where the rod fits. If the rod is too short to reach the axis, the length is the z of
+    the crank in this frame. The derivatives grow without bound where the rod
+    becomes perpendicular to the axis. Source: MuJoCo, XML reference, actuator/general, attribute
+    cranksite.
     """
 
     crank: str = eqx.field(static=True)
@@ -146,12 +149,13 @@ class BallTorque(eqx.Module):
     """A torque on a spherical joint along an axis.
 
     - `joint`: the name of a spherical joint or a free-flyer;
-    - `axis` (3,): the torque for each unit of the actuator's force;
-    - `in_parent`: whether `axis` has the axes of the joint placement, which are fixed in the parent
-      link. By default, `axis` has the axes of the child link.
+    - `axis` (3,): the torque in N m for each unit of the actuator's force;
+    - `in_parent`: whether `axis` is in the axes of the joint placement, which are fixed in the
+      parent link. By default, `axis` is in the axes of the child link.
 
-    The length is `axis . log(q)`, for the quaternion q of the joint. Source: MuJoCo, XML reference,
-    actuator/general, attributes joint and jointinparent.
+    The length is `axis . log(q)`, for the quaternion q of the joint. Raises ArgumentError for an
+    axis that is not finite. Source: MuJoCo, XML reference, actuator/general, attributes joint and
+    jointinparent.
     """
 
     joint: str = eqx.field(static=True)
@@ -163,6 +167,7 @@ class BallTorque(eqx.Module):
             raise ArgumentError(f"in_parent is {in_parent!r}, expected True or False")
         self.joint, self.in_parent = arguments.text(joint, "joint"), in_parent
         self.axis = required_parameters(axis, "axis", (3,))
+        arguments.require(self.axis, np.isfinite, "axis", "finite")
 
     @property
     def name(self) -> str:
@@ -173,10 +178,12 @@ class BallTorque(eqx.Module):
 Transmission = FrameForce | FrameDisplacement | SliderCrank | BallTorque
 
 
-class _Rows(NamedTuple):
-    """m lengths, and their wrenches: `wrenches[i]` (m, 6) acts on the bodies `bodies[i]` (m,).
+class _LengthsAndWrenches(NamedTuple):
+    """The lengths (n,) of n transmissions of one class, and the wrenches of their unit forces.
 
-    `fixed` (m, nb): the bodies whose joints do not count, or None.
+    - `wrenches`: a list of arrays (n, 6), one array per link on which a transmission acts, in axes
+      of the world and about the first root; `bodies`: the bodies (n,) of each array;
+    - `fixed` (n, nb): for each transmission the bodies whose joints are left out, or None.
     """
 
     lengths: Array
@@ -188,7 +195,7 @@ class _Rows(NamedTuple):
 def transmission_lengths_and_arms(
     model: Model, transmissions: Sequence[Tendon | Transmission], kinematics: Kinematics
 ) -> LengthsAndArms:
-    """The lengths and the moment arms of n tendons and other transmissions."""
+    """The lengths (n,) and the moment arms (n, nv) of n tendons and other transmissions."""
     classes: tuple[tuple[Any, Callable], ...] = (
         (Tendon, lengths_and_arms),
         (FrameForce, _through_wrenches(_frame_forces)),
@@ -211,11 +218,13 @@ def transmission_lengths_and_arms(
     return LengthsAndArms(*(jnp.concatenate(x)[place] for x in zip(*found)))
 
 
-def _through_wrenches(rows: Callable[..., _Rows]) -> Callable[..., LengthsAndArms]:
-    """The lengths and moment arms of transmissions that act by wrenches on links."""
+def _through_wrenches(
+    evaluate_wrenches: Callable[..., _LengthsAndWrenches],
+) -> Callable[..., LengthsAndArms]:
+    """A function that returns the lengths and moment arms of transmissions that act by wrenches."""
 
     def evaluate(model: Model, items: Sequence[Any], kinematics: Kinematics) -> LengthsAndArms:
-        n, found = len(items), rows(model, items, kinematics)
+        n, found = len(items), evaluate_wrenches(model, items, kinematics)
         arms = rows_of_wrenches(
             model,
             kinematics,
@@ -230,7 +239,9 @@ def _through_wrenches(rows: Callable[..., _Rows]) -> Callable[..., LengthsAndArm
     return evaluate
 
 
-def _frame_forces(model: Model, items: Sequence[FrameForce], kinematics: Kinematics) -> _Rows:
+def _frame_forces(
+    model: Model, items: Sequence[FrameForce], kinematics: Kinematics
+) -> _LengthsAndWrenches:
     places, X = places_from_first_root(model, kinematics, [x.frame for x in items])
 
     def in_world(vectors: list[arguments.Parameter], axes: list[str]) -> Array:
@@ -240,7 +251,7 @@ def _frame_forces(model: Model, items: Sequence[FrameForce], kinematics: Kinemat
 
     force = in_world([x.force for x in items], [x.force_axes for x in items])
     moment = in_world([x.moment for x in items], [x.moment_axes for x in items])
-    return _Rows(
+    return _LengthsAndWrenches(
         jnp.zeros(len(items), model.dtype),
         [places.bodies],
         [wrenches_at_points(X.p, force, moment)],
@@ -249,7 +260,7 @@ def _frame_forces(model: Model, items: Sequence[FrameForce], kinematics: Kinemat
 
 def _frame_displacements(
     model: Model, items: Sequence[FrameDisplacement], kinematics: Kinematics
-) -> _Rows:
+) -> _LengthsAndWrenches:
     frames, references = [x.frame for x in items], [x.reference for x in items]
     places, X = places_from_first_root(model, kinematics, [*frames, *references])
     n = len(items)
@@ -262,7 +273,7 @@ def _frame_displacements(
     relative = inverse_compose(X_R, X_F)
     force, moment = rotate(X_R.R, direction), rotate(X_R.R, axis)
     movers = model.topology.movers(places.bodies)
-    return _Rows(
+    return _LengthsAndWrenches(
         jnp.sum(direction * relative.p + axis * so3.log(relative.R), axis=1),
         [places.bodies[:n], places.bodies[n:]],
         [wrenches_at_points(X_F.p, force, moment), -wrenches_at_points(X_R.p, force, moment)],
@@ -270,7 +281,9 @@ def _frame_displacements(
     )
 
 
-def _slider_cranks(model: Model, items: Sequence[SliderCrank], kinematics: Kinematics) -> _Rows:
+def _slider_cranks(
+    model: Model, items: Sequence[SliderCrank], kinematics: Kinematics
+) -> _LengthsAndWrenches:
     n = len(items)
     frames = [*(x.crank for x in items), *(x.slider for x in items)]
     places, X = places_from_first_root(model, kinematics, frames)
@@ -280,12 +293,12 @@ def _slider_cranks(model: Model, items: Sequence[SliderCrank], kinematics: Kinem
     square = axial * axial + rod * rod - jnp.sum(offset * offset, axis=1)
     reaches = square > 0
     root = jnp.sqrt(jnp.where(reaches, square, 1))
-    # The derivatives of the length with respect to the offset and the axis.
+    # The derivatives of the length with respect to the offset and to the axis.
     share = jnp.where(reaches, 1 - axial / root, 1)[:, None]
     by_offset = axis * share + jnp.where(reaches[:, None], offset / root[:, None], 0)
     by_axis = offset * share
     nothing = jnp.zeros_like(by_axis)
-    return _Rows(
+    return _LengthsAndWrenches(
         axial - jnp.where(reaches, root, 0),
         [places.bodies[:n], places.bodies[n:]],
         [
@@ -314,4 +327,6 @@ def _stacked(values: Sequence[Any], model: Model) -> Array:
 
 
 def _vector(x: Vector | None, name: str) -> arguments.Parameter:
-    return parameters(x, name, np.zeros(3))
+    vector = parameters(x, name, np.zeros(3))
+    arguments.require(vector, np.isfinite, name, "finite")
+    return vector

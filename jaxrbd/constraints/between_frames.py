@@ -151,7 +151,8 @@ def point(
     m. The multiplier (3,) is the force on the second frame at the point, in the axes of the first
     frame, in N. Raises ArgumentError for points that are not finite, and as `FrameConstraint`.
     """
-    return FrameConstraint(_position, frame_a, frame_b, _pose_at(p_a), _pose_at(p_b))
+    X_a, X_b = _pose_at(p_a, "p_a"), _pose_at(p_b, "p_b")
+    return FrameConstraint(_position, frame_a, frame_b, X_a, X_b)
 
 
 def hinge(
@@ -181,7 +182,7 @@ def weld(
 
     `frame_a`, `frame_b`: names of frames, or None for the world; `X_a`, `X_b`: poses of A and B in
     the named frames (default: the identity). The error of the rotation is its rotation vector in A,
-    in rad, with an angle of at most pi.
+    in rad, with an angle of at most pi. Raises ArgumentError as `FrameConstraint`.
     """
     return FrameConstraint(_coincide, frame_a, frame_b, X_a, X_b)
 
@@ -210,13 +211,13 @@ class _Hinge(eqx.Module):
         return jnp.concatenate([X.p, jnp.sum(normals * rotate(X.R, axis)[None], axis=-1)])
 
 
-def _pose_at(p: ArrayLike | Sequence[int | float] = (0.0, 0.0, 0.0)) -> Pose:
-    """A pose at the position p with the identity rotation.
+def _pose_at(p: ArrayLike | Sequence[int | float] = (0.0, 0.0, 0.0), name: str = "p") -> Pose:
+    """A pose at the position p with the identity rotation; `name`: of p, for messages.
 
     Constants stay in float64 until the model's dtype is known.
     """
-    position: Any = arguments.parameter(p, "a point", (3,))
-    arguments.require(position, np.isfinite, "a point", "finite")
+    position: Any = arguments.parameter(p, name, (3,))
+    arguments.require(position, np.isfinite, name, "finite")
     axes: Any = np.eye(3)
     return Pose(axes, position)
 
@@ -224,7 +225,7 @@ def _pose_at(p: ArrayLike | Sequence[int | float] = (0.0, 0.0, 0.0)) -> Pose:
 # ------------------------------------------------------------------ rows of many constraints
 
 
-def kind_of(constraint: FrameConstraint) -> tuple:
+def kind_key(constraint: FrameConstraint) -> tuple:
     """A key that is equal for constraints that `rows_of_one_kind` can evaluate together."""
     leaves, structure = jax.tree.flatten(constraint.error)
     return structure, tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves)
@@ -325,6 +326,7 @@ def _length(x: Array) -> Array:
 
 
 def _relative_rows(error: Callable[[Pose], Array], a: _End, b: _End) -> ConstraintRows:
+    """The rows of one constraint between the ends a and b."""
     X_AB, X_BA = relative_pose(a.X, b.X), relative_pose(b.X, a.X)
     J_a, V_a, A_a = (transform_motion(X_BA, x) for x in (a.J, a.V, a.A))
     V = b.V - V_a

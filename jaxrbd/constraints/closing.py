@@ -115,6 +115,7 @@ class _Equations(NamedTuple):
 
 
 def _equations(model: Model, q: Array, constraints: tuple[Constraint, ...]) -> _Equations:
+    """The equations of displacements of the start q."""
     rows = constraint_rows.unchecked(model, q, jnp.zeros(model.nv, model.dtype), constraints)
     M = crba.unchecked(model, q)
     scaled = scaled_rows(M, rows)

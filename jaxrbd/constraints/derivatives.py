@@ -11,7 +11,7 @@ d(rnea) are differentials:
     [M  -K^T] [   da   ]   [dtau - d(rnea) + dK^T lambda]
     [K    0 ] [dlambda ] = [            -dc             ]
 
-In an impact, a is the change of v, tau and the bias are zero, and
+In an impact, a is the change of v. Then tau and the bias force are zero, and
 `c = K (a + (1 + restitution) v)`. These are the equations of a motion at rest, without gravity and
 stabilisation.
 
@@ -136,6 +136,7 @@ def _response(system: _System) -> Response:
 
 
 def _solved(parameters: DynamicsParameters, q: Array | Kinematics, v: Array, tau: Array) -> _System:
+    """The KKT system of the motion or of the impact, with its solution."""
     model, constraints, f_ext, (p, d), active, impact, restitution = parameters
     kinematics = forward_kinematics.unchecked(model, q)
     rows = stacked_rows(model, constraint_blocks(model, kinematics, v, constraints), active)
@@ -205,7 +206,7 @@ def _by_state(
     by_q = (
         e[:, None] * weights,
         _multiplier_equation_by_q(system, rows, weights),
-        -rows.of_K.force(e),
+        -rows.derivative_of_K.force(e),
     )
     others = k.shape[1] - model.nv
     by_weights, rest, gradient = (jnp.pad(x, ((0, 0), (0, others))) for x in by_q)
@@ -215,7 +216,7 @@ def _by_state(
 
 def _constraint_force_by_q(system: _System, rows: RowDerivatives) -> Array:
     """The derivative (nv, nv) with respect to q of `K^T lambda` at constant lambda."""
-    return rows.of_K.force(system.solution.multiplier)
+    return rows.derivative_of_K.force(system.solution.multiplier)
 
 
 def _multiplier_equation_by_q(system: _System, rows: RowDerivatives, weights: Array) -> Array:
@@ -224,14 +225,14 @@ def _multiplier_equation_by_q(system: _System, rows: RowDerivatives, weights: Ar
     `weights`: the result of `_weights_by_q`.
     """
     _, multiplier, y, _ = system.solution
-    return rows.of_K.rate(y) - multiplier[:, None] * weights
+    return rows.derivative_of_K.rate(y) - multiplier[:, None] * weights
 
 
 def _weights_by_q(model: Model, system: _System, rows: RowDerivatives) -> Array:
     """The derivative (m, nv) of `1 / s^2` with respect to q."""
     masses = jnp.diagonal(system.M)
     ratio = system.rows.K / masses[None]
-    weights = rows.of_K.squares(1 / masses)
+    weights = rows.derivative_of_K.squares(1 / masses)
     return weights - matmul(ratio * ratio, _diagonal_by_q(model, system.kinematics))
 
 

@@ -29,11 +29,11 @@ from .derivatives import (
 )
 from .kinds import Constraint, ConstraintRows
 from .rows import (
-    acting,
+    active_array,
     checked_constraints,
     constraint_blocks,
-    nan_of,
-    not_nan,
+    nan_or_zero,
+    require_no_nan,
     split_rows,
     stacked_rows,
     truth_values,
@@ -48,8 +48,12 @@ def require_stabilisation(name: str, values: arguments.Parameter, model: Any = N
     arguments.require(values, requirement.holds, name, requirement.expected)
 
 
-_CHECKS = {"stabilisation": require_stabilisation, "active": not_nan, "impact": not_nan}
-_IMPACT_CHECKS = {"restitution": arguments.FRACTION, "active": not_nan}
+_CHECKS = {
+    "stabilisation": require_stabilisation,
+    "active": require_no_nan,
+    "impact": require_no_nan,
+}
+_IMPACT_CHECKS = {"restitution": arguments.FRACTION, "active": require_no_nan}
 
 
 class ConstrainedDynamics(NamedTuple):
@@ -271,20 +275,20 @@ def _parameters(
     active: ArrayLike | None,
     impact: ArrayLike | None,
 ) -> DynamicsParameters:
-    acts = acting(constraints, active)
+    acts = active_array(constraints, active)
     is_impact = None if impact is None else truth_values(impact, "impact", ())
     # The conversion to bool loses NaN. So NaN in `active` or `impact` is added to the gains and to
     # the restitution.
-    unclear = nan_of(active, model.dtype) + nan_of(impact, model.dtype)
+    invalid = nan_or_zero(active, model.dtype) + nan_or_zero(impact, model.dtype)
     p, d = _gains(model, stabilisation)
     return DynamicsParameters(
         model,
         checked_constraints(constraints),
         f_ext,
-        (p + unclear, d + unclear),
+        (p + invalid, d + invalid),
         acts,
         is_impact,
-        unclear,
+        invalid,
     )
 
 

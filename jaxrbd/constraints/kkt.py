@@ -16,8 +16,8 @@ solver returns the multipliers with the least `|lambda / s|`. A row is redundant
 row that is independent of the other rows is as small as the rounding errors of K. So masses, units
 and the scaling of an equation do not matter.
 
-If constraints contradict each other, the solver minimises `|s (k - K a)|`. So the multipliers
-`e = s^2 (k - K a)` of this minimum, which are 0 without a contradiction, satisfy `K^T e = 0`.
+If constraints contradict each other, the solver minimises `|s (k - K a)|`. At this minimum, the
+vector `e = s^2 (k - K a)` satisfies `K^T e = 0`. Without a contradiction e is 0.
 
 Derivatives are computed from the equations, not from the solver. The derivatives are right to any
 order where the rank of K does not change.

@@ -68,12 +68,12 @@ class RowDerivatives(NamedTuple):
     """Derivatives of m constraint equations with respect to q (in the tangent space) and v.
 
     - `by_q`, `by_v` (m, nv): of c, the equation at the head of this module, at constant a;
-    - `of_K`: the derivative of K with respect to q.
+    - `derivative_of_K`: the derivative of K with respect to q.
     """
 
     by_q: Float[Array, "m nv"]
     by_v: Float[Array, "m nv"]
-    of_K: DerivativeOfK
+    derivative_of_K: DerivativeOfK
 
 
 class DerivativeOfK(NamedTuple):
@@ -130,8 +130,8 @@ class _TensorBlock(NamedTuple):
 class _FrameBlock(NamedTuple):
     """The rows of n constraints between frames, with m equations each.
 
-    With the notation of the head of this module, `dK_ik/dq_j = F_kj moved_ij . J_k + by_pose_ij .
-    R_k`, with F the factors of the products `J_j x J_k`.
+    With the notation of the head of this module,
+    `dK_ik/dq_j = F_kj moved_ij . J_k + by_pose_ij . R_k`, with `F_kj = n_k (s_jk - m_j)`.
 
     - `J` (n, nv, 6): the dof columns; `R` (n, nv, 6): the motions of B relative to A;
     - `factor` (n, nv, nv): F_kj;

@@ -16,7 +16,7 @@ from ..algorithms.kinematics import Kinematics, motions
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..spatial import identity_pose
-from .between_frames import FrameConstraint, kind_of, rows_of_one_kind
+from .between_frames import FrameConstraint, kind_key, rows_of_one_kind
 from .kinds import BodyMotion, Constraint, ConstraintRows
 
 
@@ -29,7 +29,7 @@ def checked_constraints(constraints: Sequence[Constraint]) -> tuple[Constraint, 
     return constraints
 
 
-def acting(constraints: Sequence[Constraint], active: ArrayLike | None) -> Array | None:
+def active_array(constraints: Sequence[Constraint], active: ArrayLike | None) -> Array | None:
     """`active` as an array (number of constraints,) of bool; None if all constraints act."""
     if active is None:
         return None
@@ -50,7 +50,7 @@ def truth_values(x: ArrayLike, name: str, shape: tuple[int, ...], entries: str =
     return x.astype(bool)
 
 
-def nan_of(x: ArrayLike | None, dtype: Any) -> Array:
+def nan_or_zero(x: ArrayLike | None, dtype: Any) -> Array:
     """NaN () if x has NaN, else 0."""
     x = jnp.asarray(False if x is None else x)
     if not jnp.issubdtype(x.dtype, jnp.floating):
@@ -58,7 +58,7 @@ def nan_of(x: ArrayLike | None, dtype: Any) -> Array:
     return jnp.where(jnp.any(jnp.isnan(x)), jnp.nan, 0).astype(dtype)
 
 
-def not_nan(name: str, values: np.ndarray, model: Any = None) -> None:
+def require_no_nan(name: str, values: np.ndarray, model: Any = None) -> None:
     """Raise ArgumentError if a value is NaN: a check of `arguments.compiled`."""
     arguments.require(values, lambda x: x == x, name, "bool or numbers, not NaN")
 
@@ -71,7 +71,7 @@ def by_kind(
     kinds: dict[Any, list[int]] = {}
     for i, constraint in enumerate(constraints):
         if isinstance(constraint, FrameConstraint):
-            kinds.setdefault(kind_of(constraint), []).append(i)
+            kinds.setdefault(kind_key(constraint), []).append(i)
         else:
             others.append(i)
     return [tuple(indices) for indices in kinds.values()], others

@@ -119,7 +119,7 @@ def point_velocity(twist: Twist, point: Point) -> FreeVector:
     """Velocity `v + w x p` in m/s, relative to the base, of a point p fixed to the body."""
     require_types("point_velocity", (twist, Twist), (point, Point))
     require_one_frame("point_velocity", twist, point)
-    return FreeVector(_velocity(twist.array, point.array), frame=twist.frame)
+    return FreeVector(_point_motion(twist.array, point.array), frame=twist.frame)
 
 
 def point_acceleration(twist: Twist, acceleration: SpatialAcceleration, point: Point) -> FreeVector:
@@ -134,8 +134,8 @@ def point_acceleration(twist: Twist, acceleration: SpatialAcceleration, point: P
     require_types("point_acceleration", *types)
     require_one_frame("point_acceleration", twist, point)
     _require_motion("point_acceleration", acceleration, twist)
-    turning = jnp.cross(twist.array[3:], _velocity(twist.array, point.array))
-    return FreeVector(_velocity(acceleration.array, point.array) + turning, frame=twist.frame)
+    turning = jnp.cross(twist.array[3:], _point_motion(twist.array, point.array))
+    return FreeVector(_point_motion(acceleration.array, point.array) + turning, frame=twist.frame)
 
 
 def exp(twist: Twist) -> Transform:
@@ -180,11 +180,13 @@ def log_with_time_derivative(t: Transform, twist: Twist) -> tuple[Twist, Spatial
     return xi, SpatialAcceleration(rate, body=xi.body, base=xi.base, frame=xi.frame)
 
 
-def _velocity(motion: Array, point: Array) -> Array:
+def _point_motion(motion: Array, point: Array) -> Array:
+    """The linear part (3,) of a spatial motion (6,) at a point (3,)."""
     return motion[:3] + jnp.cross(motion[3:], point)
 
 
 def _require_motion(operation: str, acceleration: SpatialAcceleration, twist: Twist) -> None:
+    """Raise FrameError unless both are of one motion, in the body frame or the base frame."""
     require_same_motion(operation, acceleration, twist)
     _require_body_or_base_frame(operation, acceleration)
 

@@ -25,6 +25,7 @@ from jaxtyping import Float
 from .. import spatial
 from .._math.linear import matmul
 from ..errors import ArgumentError, FrameError
+from ..model.parameters import as_array, real_array
 from ..spatial import Pose
 
 
@@ -102,7 +103,7 @@ def _converter(noun: str, sizes: str) -> Callable[[Any], Array]:
     wanted = sizes.split()
 
     def convert(x: Any) -> Array:
-        array = jnp.asarray(x)
+        array = as_array(x, noun)
         fits = (size in (str(n), "nv") for n, size in zip(array.shape, wanted))
         if array.ndim != len(wanted) or not all(fits):
             hint = "; batch with jax.vmap" if array.ndim > len(wanted) else ""
@@ -110,7 +111,7 @@ def _converter(noun: str, sizes: str) -> Callable[[Any], Array]:
                 f"{noun} has shape {array.shape}, expected ({', '.join(wanted)}){hint}"
             )
         if not jnp.issubdtype(array.dtype, jnp.floating):
-            raise ArgumentError(f"{noun} has dtype {array.dtype}, expected a floating one")
+            raise ArgumentError(f"{noun} has dtype {array.dtype}, expected floats")
         return array
 
     return convert
@@ -341,8 +342,8 @@ class SpatialInertia(_Additive):
         expected = f'a point expressed in "{label(frame)}"'
         require(center_of_mass.frame == frame, "from_mass", expected, center_of_mass)
         com = center_of_mass.array
-        mass = _converter("mass", "")(jnp.asarray(mass, com.dtype))
-        moment = _converter("moment", "3 3")(jnp.asarray(moment, com.dtype))
+        mass = _converter("mass", "")(real_array(mass, "mass", com.dtype))
+        moment = _converter("moment", "3 3")(real_array(moment, "moment", com.dtype))
         return cls(spatial.inertia_from_com(mass, com, moment), frame=frame)
 
     def __matmul__(self, twist):
@@ -446,7 +447,7 @@ class MomentumMatrix(_Additive):
 
 
 def _times_velocity(matrix: GeometricJacobian | MomentumMatrix, v: ArrayLike) -> Array:
-    v, nv = jnp.asarray(v), matrix.array.shape[1]
+    v, nv = as_array(v, "v"), matrix.array.shape[1]
     if v.shape != (nv,):
         raise ArgumentError(f"{matrix.described}: v has shape {v.shape}, expected ({nv},)")
     return matmul(matrix.array, v)

@@ -67,15 +67,15 @@ _Q = TypeVar("_Q", bound=Quantity)
 class State(eqx.Module):
     """A robot at one configuration, velocity and acceleration.
 
-    Methods return twists, wrenches and other quantities that carry the names of their frames.
+    Its methods return twists, wrenches and other quantities with the names of their frames.
 
     `State(model, q, v, a)`: `q` (nq,) or the `Kinematics` of a configuration; `v` (nv,); `a` (nv,),
     zero by default. The constructor computes pose, velocity and acceleration of all frames.
 
-    The frames are "world" and `model.frame_names`: one frame per link, fixed to the body of the
-    link. Links that are welded together form one body, which has the mass of all these links. If a
-    link is named "world", it must be fixed to the world, and the methods use the frame of this link
-    as "world".
+    The frames are "world" and the nf frames of `model.frame_names`: one per link, fixed to the body
+    of the link. Links that are welded together form one body, which has the mass of all these
+    links. If a link is named "world", it must be fixed to the world, and the methods use the frame
+    of this link as "world".
 
     Arguments of the methods:
 
@@ -103,6 +103,7 @@ class State(eqx.Module):
     def __init__(
         self, model: Model, q: ArrayLike | Kinematics, v: ArrayLike, a: ArrayLike | None = None
     ):
+        arguments.robot(model)
         if any(n == WORLD and i >= 0 for n, i in zip(model.frame_names, model.frame_bodies)):
             raise ArgumentError(f"{model!r} has a moving link named 'world', expected a fixed one")
         v = arguments.velocity(model, v)
@@ -154,7 +155,7 @@ class State(eqx.Module):
         frame = body if frame is None else frame
         twist = self.relative_twist(body, base, frame)
         A_body, A_base = (self._express(frame, x, self.A) for x in (body, base))
-        in_fixed_frame = A_body - A_base
+        in_fixed_frame = A_body - A_base  # the rate of the coordinates in a fixed frame
         # In a frame with velocity V, the rate of the coordinates of a twist T has the additional
         # term -V x T.
         A = in_fixed_frame - cross_motion(self.V[self._index(frame)], twist.array)
@@ -235,6 +236,7 @@ class State(eqx.Module):
         return label(frame) == WORLD and WORLD not in self.model.frame_names
 
     def _index(self, frame: str) -> int:
+        """The index of a frame in `placement`, `V` and `A`."""
         return -1 if self._is_world(frame) else arguments.frame_index(self.model, label(frame))
 
     def _pose(self, frame: str) -> RootedPose:

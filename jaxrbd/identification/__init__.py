@@ -1,8 +1,9 @@
 """Identification: inertias from joint forces, and any parameters from measurements.
 
-`inertias` uses that joint forces are linear in the inertias. `parameters` fits the parameters of
-any prediction, for example of a rollout, by its derivatives. The functions solve in numpy, in
-double precision, and do not run under jit.
+`identify_inertia` and `identify_consistent_inertia` use that joint forces are linear in the
+inertias. `identify_parameters` fits the parameters of any prediction, for example of a rollout,
+with the derivatives of the prediction. The functions solve in numpy, in double precision, and do
+not run under jit.
 """
 
 from .inertias import (

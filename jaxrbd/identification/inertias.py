@@ -143,7 +143,7 @@ def identify_inertia(
     - `regularization`: the estimate minimises the sum of `((tau - predicted) / noise)^2` plus
       `regularization` times the distance from the prior (default 0).
 
-    The function stores a matrix of n nv rows and 10 nb columns. The estimate may be physically
+    The function stores a matrix of `n nv` rows and `10 nb` columns. The estimate may be physically
     inconsistent: see `identify_consistent_inertia`. Raises ArgumentError for invalid values, for
     too few samples, for values of too different sizes and, without regularization, where the
     samples do not determine all base parameters.
@@ -263,9 +263,10 @@ def _stacked(model: Model, q: Array, v: Array, a: Array) -> tuple[Array, Array, 
 
 
 def _sizes(bounds: np.ndarray, nv: int) -> tuple[np.ndarray, np.ndarray]:
-    """Units of the dofs (nv,) and of the columns (10 nb,) in which columns of `bounds` have norm 1.
+    """Units of the dofs (nv,), and units of the columns (10 nb,).
 
-    `bounds` (n nv, 10 nb): bounds of regressor entries. A column or a dof of zeros has the unit 1.
+    `bounds` (n nv, 10 nb): bounds of regressor entries. Divided by both units, each column of
+    `bounds` has the norm 1. A column or a dof of zeros has the unit 1.
     """
     columns = np.max(bounds, axis=0, initial=0)
     columns = np.where(columns > 0, columns, 1)
@@ -279,9 +280,9 @@ def _sizes(bounds: np.ndarray, nv: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _measurements(model, q, v, a, tau, noise) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The regressor (n nv, 10 nb), bounds of its entries, and forces (n nv,), over the noise.
+    """The regressor (n nv, 10 nb), bounds of its entries, and forces (n nv,).
 
-    The forces are the part of tau that is due to the inertias.
+    All are divided by the noise. The forces are the part of tau that is due to the inertias.
     """
     arguments.robot(model)
     n = len(jnp.atleast_1d(arguments.as_array(q, "q")))
@@ -403,10 +404,11 @@ def _newton(samples, prior, weight, max_steps) -> tuple[np.ndarray, np.ndarray, 
 
     `R^T R` is half of the second derivative of the minimised function.
 
-    The weight of the prior starts large, so that the inertias stay near the prior, and is reduced
-    to `weight`. With `J = C C^T`, the second derivative of D along dJ is the sum of the squared
-    entries of `W = C^-1 dJ C^-T`. So Newton's step is the solution of a least-squares problem.
-    `samples`: the columns of the regressor, then the forces. `prior` (n, 10): in the same units.
+    The weight of the prior starts large, so that the first inertias stay near the prior. Then it is
+    reduced to `weight`. With `J = C C^T`, the second derivative of D along dJ is the sum of the
+    squared entries of `W = C^-1 dJ C^-T`. So Newton's step is the solution of a least-squares
+    problem. `samples`: the columns of the regressor, then the forces. `prior` (n, 10): in the same
+    units.
     """
     Y, forces = samples[:, :-1], samples[:, -1]
     basis = np.asarray(pseudo_inertia(jnp.eye(10)), float)  # dJ for each of the ten parameters
@@ -419,7 +421,7 @@ def _newton(samples, prior, weight, max_steps) -> tuple[np.ndarray, np.ndarray, 
         C = np.linalg.cholesky(_combine(parameters, basis))
         C_inverse = np.linalg.inv(C)[:, None]
         W = C_inverse @ basis @ _transposed(C_inverse)
-        descent = np.eye(4) - _transposed(C) @ prior_inverse @ C
+        descent = np.eye(4) - _transposed(C) @ prior_inverse @ C  # minus the gradient of D by W
         prior_rows = _block_diagonal(_transposed(W.reshape(-1, 10, 16)))
         Q, triangle = np.linalg.qr(np.concatenate([Y, np.sqrt(prior_weight) * prior_rows]))
         target = np.concatenate([residual, np.sqrt(prior_weight) * descent.ravel()])

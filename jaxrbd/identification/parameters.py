@@ -37,8 +37,9 @@ class ParameterFit(NamedTuple):
 
     - `parameters`: the estimate, a pytree with the structure of the start;
     - `covariance` (n, n): `s^2 (J^T J)^-1` for the entries in the order of
-      `jax.flatten_util.ravel_pytree`. s is the size of the residuals;
-    - `residual_rms`: s, the root of `sum(((measured - predicted) / noise)^2) / (m - n)` for m
+      `jax.flatten_util.ravel_pytree`, where s is `residual_rms` and J the Jacobian of the
+      prediction, divided by the noise;
+    - `residual_rms`: the root of `sum(((measured - predicted) / noise)^2) / (m - n)` for m
       measurements. It is about 1 if the noise was given and the model is right;
     - `converged`: whether the next step would be at most a thousandth of the standard deviations,
       or below rounding errors;

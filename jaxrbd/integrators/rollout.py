@@ -13,6 +13,7 @@ from jaxtyping import PyTree
 from .._math.recompute import recompute
 from ..errors import ArgumentError
 from ..model import arguments
+from ..model.names import described
 
 
 def rollout(
@@ -31,9 +32,13 @@ def rollout(
     Reverse-mode differentiation stores only the states, the rates of the four stages of
     `runge_kutta_munthe_kaas`, and the solutions of `contact_step`. It computes the other arrays of
     each step again. Raises ArgumentError unless exactly one of `inputs` and `steps` is given, for
-    inputs without rows or with different numbers of rows, and for steps that are no integer of 0 or
-    more.
+    inputs without an axis of rows or with different numbers of rows, for steps that are no integer
+    of 0 or more, for a `step` that is no function, and for a state that is no tuple.
     """
+    if not callable(step):
+        raise ArgumentError(f"step is {described(step)}, expected a function that makes one step")
+    if not isinstance(state, tuple):
+        raise ArgumentError(f"state is {described(state)}, expected a tuple such as (q, v)")
     if (inputs is None) == (steps is None):
         raise ArgumentError(
             "rollout takes either inputs (one row per step) or steps (the number of steps)"

@@ -152,6 +152,7 @@ def variational_midpoint(
         x = dt * v_middle
         ends = _midpoint_part(model, x / 2, p) + _midpoint_part(model, -x / 2, p + dt * p_rate)
         missing = matmul(inverse, p_middle - ends / 2)
+        # The sizes of the terms, in whose units `find_root` measures the residuals.
         momenta = jnp.abs(p_middle) + jnp.abs(p) + jnp.abs(dt * p_rate)
         size = matmul(jnp.abs(inverse), momenta)
         size_z = jax.tree.map(lambda *terms: sum(map(jnp.abs, terms)), z, dz, gained)
@@ -229,8 +230,8 @@ def _add(y: PyTree, factor, rate: PyTree) -> PyTree:
     return jax.tree.map(lambda y, rate: y + factor * rate, y, rate)
 
 
-# A stage evaluates the rates at the fraction TIMES of the step. The stage reaches this point with
-# the rates of the previous stage. WEIGHTS are the weights of the stages in the mean rates.
+# TIMES: the fractions of the step at which the stages evaluate the rates. Each stage gets there
+# with the rates of the previous stage. WEIGHTS: the weights of the stages in the mean rates.
 TIMES = np.array([0, 1, 1, 2]) / 2
 WEIGHTS = np.array([1, 2, 2, 1]) / 6
 

@@ -23,17 +23,19 @@ from jaxtyping import Bool, Float
 
 from .._math.linear import free_part, matmul, pseudo_inverse, solve_free
 
+# The largest number of projected Newton steps in one round, and of rounds of the method of
+# multipliers. The HALVINGS lengths of a step that are tried are 1, 1/2, 1/4, ...
 MAX_STEPS = 100
 MAX_ROUNDS = 50
 HALVINGS = 12
 # The first weight rho of the equations makes `rho K^T K` about this multiple of the largest entry
 # of H. Each round multiplies rho by GROWTH, up to LARGEST_WEIGHTS in the same unit: nearly parallel
 # rows need a large weight. A larger weight loses digits.
-EQUATIONS = 10.0
+EQUATION_WEIGHT = 10.0
 GROWTH = 4.0
 LARGEST_WEIGHTS = {"float32": 2560.0, "float64": 655_360.0}
 # The method of multipliers ends when the errors of the equations are below this multiple of eps.
-EXACT = 1000
+EQUATION_TOLERANCE = 1000
 
 
 class BoxQP(NamedTuple):
@@ -61,7 +63,7 @@ def minimise(qp: BoxQP, inequalities: int = 0) -> Float[Array, " n"]:
     if len(qp.k) == 0:
         d, at_bound = _search(constant_qp)
     else:
-        d, at_bound, held = _with_rows(constant_qp, inequalities)
+        d, at_bound, held = _search_with_rows(constant_qp, inequalities)
         qp = qp._replace(K=jnp.where(held[:, None], qp.K, 0), k=jnp.where(held, qp.k, 0))
     bound = jnp.where(d >= constant_qp.upper, qp.upper, qp.lower)
     bound = jnp.where(at_bound, jnp.where(jnp.isfinite(bound), bound, 0), 0)
@@ -133,7 +135,7 @@ def _projected_newton(
     return d, fixed
 
 
-def _with_rows(
+def _search_with_rows(
     qp: BoxQP, inequalities: int
 ) -> tuple[Float[Array, " n"], Bool[Array, " n"], Bool[Array, " m"]]:
     """The minimum with equations and inequalities.
@@ -141,7 +143,7 @@ def _with_rows(
     The other results: which entries are fixed at a bound, and which rows hold with equality.
     """
     eps, largest_weight = float(jnp.finfo(qp.g.dtype).eps), LARGEST_WEIGHTS[qp.g.dtype.name]
-    # The largest entries of K and H are equal, unless K is zero: see `_with_scaled_equations`.
+    # The largest entries of K and H are equal, unless K is tiny: see `_with_scaled_equations`.
     largest = jnp.max(jnp.abs(qp.H))
     unit = 1 / jnp.maximum(jnp.max(jnp.sum(qp.K**2, axis=1)) / largest, largest)
     n, equations = len(qp.g), len(qp.k) - inequalities
@@ -151,17 +153,17 @@ def _with_rows(
     all_squares = matmul(qp.K.T, qp.K)
 
     def solve(rho: Array, free: Array, b: Array) -> Array:
-        """As in `_projected_newton`, after elimination of the slacks that are free."""
-        slides, right = free[n:], jnp.where(free[n:], b[n:], 0)
-        S = H + rho * (squares + matmul(J.T, jnp.where(slides[:, None], 0, J)))
+        """As in `_projected_newton`, after elimination of the slacks s that are free."""
+        free_slack, right = free[n:], jnp.where(free[n:], b[n:], 0)
+        S = H + rho * (squares + matmul(J.T, jnp.where(free_slack[:, None], 0, J)))
         d = solve_free(S, free[:n], b[:n] + matmul(right, J))
-        return jnp.concatenate([d, jnp.where(slides, matmul(J, d) + right / rho, 0)])
+        return jnp.concatenate([d, jnp.where(free_slack, matmul(J, d) + right / rho, 0)])
 
     def unfinished(state):
         count, _, d, _, _ = state
         error = jnp.max(jnp.abs(matmul(qp.K, d) - qp.k))
         scale = jnp.max(jnp.abs(qp.k)) + jnp.max(jnp.abs(qp.K)) * jnp.max(jnp.abs(d))
-        return (count < MAX_ROUNDS) & (error > EXACT * eps * scale)
+        return (count < MAX_ROUNDS) & (error > EQUATION_TOLERANCE * eps * scale)
 
     def next_round(state):
         count, rho, d, shift, _ = state
@@ -175,7 +177,7 @@ def _with_rows(
         d, fixed = _projected_newton(weighted, g, qp.lower, qp.upper, d, partial(solve, rho))
         return d, shift, fixed
 
-    start, rho = jnp.clip(jnp.zeros_like(qp.g), qp.lower, qp.upper), EQUATIONS * unit
+    start, rho = jnp.clip(jnp.zeros_like(qp.g), qp.lower, qp.upper), EQUATION_WEIGHT * unit
     first = jnp.ones((), jnp.int32), rho, *minimum(rho, start, jnp.zeros_like(qp.k))
     *_, d, _, fixed = lax.while_loop(unfinished, next_round, first)
     held = jnp.concatenate([jnp.ones(equations, bool), fixed[n:]])
@@ -183,7 +185,7 @@ def _with_rows(
 
 
 def _with_slacks(qp: BoxQP, inequalities: int) -> BoxQP:
-    """The program with one more unknown s per inequality: the equation `K d = s` with `s <= k`."""
+    """The program with one more unknown per inequality, the slack s: `K d = s` with `s <= k`."""
     m, dtype = inequalities, qp.k.dtype
     rows = np.eye(len(qp.k))[:, len(qp.k) - m :]
     is_equation = np.arange(len(qp.k)) < len(qp.k) - m

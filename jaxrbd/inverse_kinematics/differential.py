@@ -95,7 +95,7 @@ def differential_inverse_kinematics(
     v = _velocity(model, q, tasks, dt, gain, damping, dofs, *change)
     values = None if acceleration_limit is None else arguments.known(v)
     if values is not None and np.any(np.isnan(values)):
-        _explain(model, q, dt, change, dofs)
+        _raise_for_limits(model, q, dt, change, dofs)
     return v
 
 
@@ -118,27 +118,29 @@ def _velocity(
     acceleration_limit: ArrayLike | None,
     previous_velocity: ArrayLike | None,
 ) -> Float[Array, " nv"]:
+    """The velocity; NaN if a traced value is out of range, or if no velocity is within limits."""
     q = arguments.configuration(model, q)
     dt = arguments.POSITIVE.or_nan(arguments.number(model, dt, "dt"))
     gain = arguments.FRACTION.or_nan(arguments.number(model, gain, "gain"))
     damping = arguments.POSITIVE.or_nan(arguments.number(model, damping, "damping"))
-    change = _change(model, acceleration_limit, previous_velocity)
+    change = _change_limits(model, acceleration_limit, previous_velocity)
     qp = quadratic_program(model, q, tasks, dt, gain, damping, np.array(locked, bool), change)
     valid = jnp.all(qp.lower <= qp.upper) & jnp.isfinite(dt + gain + damping)
     valid &= jnp.all(model.velocity_limit >= 0) & weights_are_valid(tasks)
     return jnp.where(valid, minimise(qp, number_of_inequalities(tasks)) / dt, jnp.nan)
 
 
-class VelocityChange(NamedTuple):
+class ChangeLimits(NamedTuple):
     """Limits of the change of v: the `acceleration` (nv,), and `previous` (nv,), the last v."""
 
     acceleration: Float[Array, " nv"]
     previous: Float[Array, " nv"]
 
 
-def _change(
+def _change_limits(
     model: Model, acceleration_limit: ArrayLike | None, previous_velocity: ArrayLike | None
-) -> VelocityChange | None:
+) -> ChangeLimits | None:
+    """The limits as arrays (nv,); a traced acceleration that is not above 0 becomes NaN."""
     if acceleration_limit is None or previous_velocity is None:
         return None
     acceleration = jnp.asarray(acceleration_limit, model.dtype)
@@ -146,7 +148,7 @@ def _change(
         acceleration = jnp.full(model.nv, acceleration)
     acceleration = arguments.velocity(model, acceleration, "acceleration_limit")
     previous = arguments.velocity(model, previous_velocity, "previous_velocity")
-    return VelocityChange(jnp.where(acceleration > 0, acceleration, jnp.nan), previous)
+    return ChangeLimits(jnp.where(acceleration > 0, acceleration, jnp.nan), previous)
 
 
 def quadratic_program(
@@ -157,7 +159,7 @@ def quadratic_program(
     gain: Float[Array, ""],
     damping: Float[Array, ""],
     locked: np.ndarray,
-    change: VelocityChange | None = None,
+    change: ChangeLimits | None = None,
 ) -> BoxQP:
     """The quadratic program of `differential_inverse_kinematics`, with `d = dt v` as unknown.
 
@@ -185,7 +187,7 @@ def _bounds(
     q: Float[Array, " nq"],
     dt: Float[Array, ""],
     locked: np.ndarray,
-    change: VelocityChange | None,
+    change: ChangeLimits | None,
 ) -> tuple[Float[Array, " nv"], Float[Array, " nv"]]:
     """The least and the largest `dt v`; the least is larger if no velocity satisfies the limits."""
     limits = position_limits(model)
@@ -196,8 +198,8 @@ def _bounds(
     step, previous = dt**2 * change.acceleration, dt * change.previous
     lowest, highest = jnp.maximum(previous - step, -reach), jnp.minimum(previous + step, reach)
     # A joint outside its limits moves back as fast as it can.
-    most = jnp.where(most < 0, jnp.maximum(most, lowest), _stopping(most, step))
-    least = jnp.where(least > 0, jnp.minimum(least, highest), -_stopping(-least, step))
+    most = jnp.where(most < 0, jnp.maximum(most, lowest), _stopping_displacement(most, step))
+    least = jnp.where(least > 0, jnp.minimum(least, highest), -_stopping_displacement(-least, step))
     # The position limits hold exactly. So the acceleration may be beyond its limit by rounding
     # errors of the step before.
     eps = ROUNDING * float(jnp.finfo(q.dtype).eps)
@@ -207,7 +209,9 @@ def _bounds(
     return jnp.maximum(least, lowest), jnp.minimum(most, highest)
 
 
-def _stopping(gap: Float[Array, " nv"], step: Float[Array, " nv"]) -> Float[Array, " nv"]:
+def _stopping_displacement(
+    gap: Float[Array, " nv"], step: Float[Array, " nv"]
+) -> Float[Array, " nv"]:
     """The largest displacement d per time step from which a joint can stop within `gap`.
 
     Each time step reduces the displacement by at most `step`. With n more time steps until rest,
@@ -220,7 +224,7 @@ def _stopping(gap: Float[Array, " nv"], step: Float[Array, " nv"]) -> Float[Arra
     return jnp.where(finite, d, gap)
 
 
-def _explain(
+def _raise_for_limits(
     model: Model,
     q: ArrayLike,
     dt: ArrayLike,
@@ -228,7 +232,7 @@ def _explain(
     locked: tuple[bool, ...],
 ) -> None:
     """Raise ArgumentError, which names the first dof whose limits no velocity satisfies."""
-    found = _change(model, *change)
+    found = _change_limits(model, *change)
     assert found is not None
     q, dt = arguments.configuration(model, q), arguments.number(model, dt, "dt")
     least, most = _bounds(model, q, dt, np.array(locked, bool), found)

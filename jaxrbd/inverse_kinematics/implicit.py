@@ -14,10 +14,10 @@ equations, and its other distances have no effect.
 These equations give the change of q for a change of the targets, the weights and the model. The
 joints at a limit are assumed to stay there. Where the equations leave a change undetermined, as for
 a redundant robot without a posture task, the derivative is the change with the least Euclidean norm
-in the tangent space. A direction counts as undetermined if its curvature is below `flat` times the
-largest curvature. Where all errors are below `small`, or the errors with a weight above 0 are
-within the tolerance of the solution, the second derivatives of the errors are left out: they would
-add a curvature of the size of these errors.
+in the tangent space. A direction counts as undetermined if its curvature is below `flat_curvature`
+times the largest curvature. Where all errors are below `small_error`, or the errors with a weight
+above 0 are within the tolerance of the solution, the second derivatives of the errors are left out:
+they would add a curvature of the size of these errors.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from ..constraints import Constraint
 from ..model import Model
 from ..model.joint_space import position_limits
 from .solver import Box, Minimum, blocked, penalty, separated
-from .tasks import Task, leading_entries, number_of_inequalities, rows
+from .tasks import Task, number_of_inequalities, number_of_leading_entries, rows
 
 
-def flat(dtype) -> float:
+def flat_curvature(dtype) -> float:
     """The relative curvature below which a direction is undetermined, for a dtype."""
     return float(jnp.finfo(dtype).eps) ** 0.6
 
 
-def small(dtype) -> float:
+def small_error(dtype) -> float:
     """The size of errors below which their second derivatives are left out, for a dtype."""
     return float(jnp.finfo(dtype).eps) ** 0.4
 
@@ -74,9 +74,9 @@ def with_derivatives(
     limit = jnp.where(least >= 0, box.limits.lower, box.limits.upper)
     limit = jnp.where(jnp.isfinite(limit) & fixed, limit, 0)
     q0_change = difference.unchecked(model, lax.stop_gradient(q0), q0)
-    n, inequalities = leading_entries(tasks), number_of_inequalities(tasks)
+    n, inequalities = number_of_leading_entries(tasks), number_of_inequalities(tasks)
     sizes = jnp.concatenate([found.error, minimum.force / penalty(found)])
-    negligible = jnp.max(jnp.abs(sizes), initial=0) <= small(model.dtype)
+    negligible = jnp.max(jnp.abs(sizes), initial=0) <= small_error(model.dtype)
     negligible = negligible | minimum.accurate
 
     def equations(unknown):
@@ -115,7 +115,7 @@ def with_derivatives(
 def _least_change(function: Callable[[Array], Array], b: Float[Array, " n"]) -> Float[Array, " n"]:
     """The solution of `function(x) = b` with the least norm, for a linear function."""
     A = jax.jacfwd(function)(jnp.zeros_like(b))
-    error = jnp.full_like(b, flat(b.dtype)) * jnp.max(jnp.abs(A), initial=1e-30)
+    error = jnp.full_like(b, flat_curvature(b.dtype)) * jnp.max(jnp.abs(A), initial=1e-30)
     inverse = pseudo_inverse(A, error)
     return lax.custom_linear_solve(
         function, b, lambda _, b: matmul(inverse, b), lambda _, b: matmul(inverse.T, b)

@@ -11,13 +11,13 @@ again for the other joints. The damping is a multiple of the cost, so it vanishe
 are reached (Sugihara 2011, IEEE Transactions on Robotics 27). The multiple grows where a step
 reduces the cost by much less than `g . d + d . H d / 2` predicts.
 
-The equations phi of the constraints are rows with a large weight rho and the error `phi + shift`.
-The shift is the multiplier of the equations over rho (method of multipliers). So the equations hold
-to rounding errors, also where the targets contradict the constraints.
+The equations phi = 0 of the constraints add the errors `phi + shift` with a large weight rho. The
+shift is the multiplier of the equations over rho (method of multipliers). So the equations hold to
+rounding errors, also where the targets contradict the constraints.
 
-The distances of a `Clearance` are inequalities phi <= 0. They are rows with the weight rho and the
-error `max(phi + shift, 0)`, and their multipliers are not negative. A step takes into account
-the inequalities that it would violate to first order.
+The distances of a `Clearance` are inequalities phi <= 0. They add the errors `max(phi + shift, 0)`
+with the weight rho, and their multipliers are not negative. A step takes into account the
+inequalities that it would violate to first order.
 
 A posture task is a preference. The errors of the other tasks are the first entries of
 `Rows.error`; with a preference they are called the leading errors. The minimum of the cost is near
@@ -43,20 +43,29 @@ from ..configuration import integrate
 from ..constraints import Constraint
 from ..model import Model
 from ..model.joint_space import PositionLimits
-from .tasks import Rows, Task, at_least, has_to_hold, leading_entries, number_of_inequalities, rows
+from .tasks import (
+    Rows,
+    Task,
+    clip_inequalities,
+    has_to_hold,
+    number_of_inequalities,
+    number_of_leading_entries,
+    rows,
+)
 
 # The damping is FIRST_DAMPING times the cost in the first step. After a step this multiple is
 # multiplied by GROWTH if the step increased the cost, by POOR_GROWTH if it reduced the cost by less
 # than 1/4 of the prediction, and by DECAY if it reduced the cost by at least 3/4 of the prediction.
+# The multiple is at least LEAST_DAMPING. The iterations end when it reaches LARGEST_DAMPING.
 FIRST_DAMPING = 1.0
 GROWTH, POOR_GROWTH, DECAY = 8.0, 3.0, 0.2
 LEAST_DAMPING, LARGEST_DAMPING = 1e-6, 1e12
 # q is a minimum if the Newton step of each single dof is shorter than this, in rad or m. If 8 eps
 # of the dtype is larger, 8 eps is the bound.
 LEAST_STEP = 1e-11
-# The weight of the equations is EQUATIONS times the largest weight of the tasks, which counts as at
-# least LEAST_TASK_WEIGHT.
-EQUATIONS, LEAST_TASK_WEIGHT = 1e2, 1.0
+# The weight rho of the equations is EQUATION_WEIGHT times the largest weight of the tasks, or times
+# LEAST_TASK_WEIGHT if this is larger.
+EQUATION_WEIGHT, LEAST_TASK_WEIGHT = 1e2, 1.0
 # Multipliers of the equations change only in steps shorter than this, in m and rad.
 SHORT = 0.1
 # How often a step is computed again with the inequalities that it would violate.
@@ -187,12 +196,12 @@ def prioritise(
     """The minimum of the preferences among the configurations that reach the other targets.
 
     If the steps do not end at such a configuration, the result is the configuration of `state`.
-    `state` may belong to other weights of the preferences.
+    `state` may be a result of `descend` for other weights of the preferences.
     """
-    n = leading_entries(tasks)
+    n = number_of_leading_entries(tasks)
     all_rows = rows(model, tasks, state.q) if n else state.rows
     task_rows = separated(tasks, all_rows)
-    multipliers = penalty(state.rows) * at_least(tasks, state.rows.position + state.shift)
+    multipliers = penalty(state.rows) * clip_inequalities(tasks, state.rows.position + state.shift)
     error, weights = state.rows.error[:n], state.rows.weights[:n]
     force = jnp.concatenate([weights * error, multipliers])
     false = jnp.zeros((), bool)
@@ -208,7 +217,8 @@ def prioritise(
     )
     if not n:
         return unchanged
-    # With this shift, the first multipliers are `force`. The shift of a satisfied inequality is 0.
+    # With this shift, the multipliers before the first step are `force`. The shift of an inequality
+    # is `force / rho`: 0 if its multiplier is 0.
     shift = force / penalty(task_rows) - task_rows.position
     count = number_of_inequalities(tasks)
     if count:
@@ -224,9 +234,11 @@ def prioritise(
     )
     steps = jnp.minimum(PRIORITY_STEPS, max_iterations - state.iterations)
     end = descend(model, tasks, box, first, tolerance, steps, separate=True)
-    force = penalty(end.rows) * at_least(tasks, end.rows.position + end.shift)
-    reached = _small(at_least(tasks, end.rows.position), tolerance, len(multipliers))
-    reached_before = _small(at_least(tasks, task_rows.position), tolerance, len(multipliers))
+    force = penalty(end.rows) * clip_inequalities(tasks, end.rows.position + end.shift)
+    reached = _small(clip_inequalities(tasks, end.rows.position), tolerance, len(multipliers))
+    reached_before = _small(
+        clip_inequalities(tasks, task_rows.position), tolerance, len(multipliers)
+    )
     unchanged = unchanged._replace(
         reached=reached_before, stationary=state.stationary & ~reached_before, last_q=end.q
     )
@@ -236,7 +248,7 @@ def prioritise(
 
 def separated(tasks: Sequence[Task | Constraint], task_rows: Rows) -> Rows:
     """The rows with the leading errors as equations; entries of the weight 0 have no equation."""
-    n = leading_entries(tasks)
+    n = number_of_leading_entries(tasks)
     if not n:
         return task_rows
     used = task_rows.weights[:n] > 0
@@ -251,14 +263,14 @@ def separated(tasks: Sequence[Task | Constraint], task_rows: Rows) -> Rows:
 
 def penalty(task_rows: Rows) -> Float[Array, ""]:
     """The weight rho of the equations."""
-    return EQUATIONS * jnp.max(task_rows.weights, initial=LEAST_TASK_WEIGHT)
+    return EQUATION_WEIGHT * jnp.max(task_rows.weights, initial=LEAST_TASK_WEIGHT)
 
 
 def stacked(task_rows: Rows, shift: Float[Array, " k"]) -> tuple[Array, Array, Array]:
     """The errors, weights and Jacobian of the tasks, and below them of the equations.
 
-    The last errors belong to inequalities. In the cost, their negative errors count as 0:
-    `at_least`.
+    The last errors belong to inequalities. If they are negative, they count as 0 in the cost: see
+    `clip_inequalities`.
     """
     rho = jnp.broadcast_to(penalty(task_rows), task_rows.position.shape)
     return (
@@ -282,9 +294,12 @@ def _step(
     tolerance: Float[Array, ""],
     separate: bool,
 ) -> Descent:
+    """The state after one step, which keeps q if the cost would increase or q is stationary."""
     eps = float(jnp.finfo(model.dtype).eps)
+
+    # The cost, its gradient and its Gauss-Newton matrix H.
     stacked_error, weights, J = stacked(state.rows, state.shift)
-    error = at_least(tasks, stacked_error)
+    error = clip_inequalities(tasks, stacked_error)
     weighted = weights * error
     gradient = matmul(weighted, J)
     with_inequalities = number_of_inequalities(tasks)
@@ -298,14 +313,18 @@ def _step(
     free = ~blocked(box, state.q, gradient)
     least, most = box.gaps(state.q)
 
-    # The size of rounding errors of the gradient. Rounding errors of q change the cost by as much.
+    # Whether q is stationary. `rounding` is the size of the rounding errors of the gradient; the
+    # rounding errors of q change the cost by as much.
     rounding = 16 * eps * jnp.max(matmul(jnp.abs(weighted), jnp.abs(J)), initial=0)
     least_step = max(LEAST_STEP, 8 * eps)
     zero = jnp.abs(gradient) <= least_step * (diagonal + least_damping) + rounding
-    violation = at_least(tasks, state.rows.position, -state.shift)
+    # For an inequality, `max(phi, -shift)` is 0 if phi <= 0 and the multiplier is 0, or if phi = 0
+    # and the multiplier is positive.
+    violation = clip_inequalities(tasks, state.rows.position, -state.shift)
     holds = jnp.max(jnp.abs(violation), initial=0) <= 10 * tolerance
     stationary = jnp.all(zero | ~free) & holds
 
+    # The step, and the decrease of the cost that H predicts.
     damping = state.damping * cost + least_damping
     identity = jnp.eye(len(H), dtype=H.dtype)
 
@@ -330,16 +349,17 @@ def _step(
         # The step again, with the inequalities that the step before would violate.
         for _ in range(REFINEMENTS):
             linear = stacked_error + matmul(J, d)
-            used = jnp.where(at_least(tasks, linear) == linear, weights, 0)
+            used = jnp.where(clip_inequalities(tasks, linear) == linear, weights, 0)
             weighted_J = used[:, None] * J
             d = bounded_step(matmul(stacked_error, weighted_J), matmul(weighted_J.T, J))
-        linear = at_least(tasks, stacked_error + matmul(J, d))
+        linear = clip_inequalities(tasks, stacked_error + matmul(J, d))
         predicted = cost - jnp.sum(weights * linear**2) / 2
 
+    # The new state, if the cost does not increase.
     q = box.move(model, state.q, d)
     task_rows = rows(model, tasks, q)
     task_rows = separated(tasks, task_rows) if separate else task_rows
-    new_error = at_least(tasks, stacked(task_rows, state.shift)[0])
+    new_error = clip_inequalities(tasks, stacked(task_rows, state.shift)[0])
     new_cost = jnp.sum(weights * new_error**2) / 2
     accepted = new_cost <= cost * (1 + 10 * eps) + rounding
     good, poor = cost - new_cost >= 0.75 * predicted, cost - new_cost < 0.25 * predicted
@@ -348,7 +368,7 @@ def _step(
     factor = jnp.where(predicted > 10 * (10 * eps * cost + rounding), factor, 1)
     factor = jnp.where(accepted, factor, GROWTH)
     short = accepted & (jnp.max(jnp.abs(d), initial=0) <= SHORT)
-    change = at_least(tasks, task_rows.position, -state.shift)
+    change = clip_inequalities(tasks, task_rows.position, -state.shift)
     shift = jnp.where(short, state.shift + change, state.shift)
     q, task_rows = select(accepted, (q, task_rows), (state.q, state.rows))
     return Descent(
@@ -372,7 +392,7 @@ def _accurate(
     if not np.all(has_to_hold(tasks)):
         return jnp.zeros((), bool)
     error = jnp.where(task_rows.weights > 0, task_rows.error, 0)
-    violation = at_least(tasks, task_rows.position)
+    violation = clip_inequalities(tasks, task_rows.position)
     return _small(jnp.concatenate([error, violation]), tolerance, len(violation))
 
 

@@ -3,6 +3,7 @@
 A task has an error vector e, a Jacobian J of the error in the tangent space, and weights w. Solvers
 minimise the sum of `w e^2 / 2` over all entries of all tasks. A weight multiplies the squared
 error: four times the weight has the effect of twice the error. An entry with the weight 0 is free.
+A posture task is a preference: the solution may be far from its target.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from ..spatial import Pose, inverse_compose, inverse_transform_point, transform_
 class Task(eqx.Module):
     """A target or a preference, such as `FrameTask` and `PostureTask`, or a `Clearance`."""
 
-    # The number of entries of the error. A preference does not state it.
+    # The number of entries of the error, except for a preference, which does not need it.
     _error_size: ClassVar[int]
 
 
@@ -171,8 +172,9 @@ class GazeTask(Task):
     The error (3,) is `angle (n - u) / |n - u|` in the axes of F, with the unit vectors u of the
     axis and n from the origin of F to the target. Its norm is the angle between n and u, from 0 to
     pi. So the error is 0 only where the axis points at the target, and not where it points
-    backwards. At the angle pi all directions of rotation are equally short. The task then uses a
-    direction in which joints turn the axis. The rotation about the axis is free.
+    backwards. At the angle pi, the shortest rotation to the target is not unique. The task then
+    uses a rotation in a direction in which joints turn the axis. The rotation about the axis is
+    free.
 
     Raises ArgumentError for a target with NaN or infinite entries, for an axis without a direction,
     and for a weight that is negative or not finite.
@@ -232,9 +234,11 @@ class PostureTask(Task):
     `difference(model, target, q)`. This task is a preference: the solution may be far from the
     target, so `IkSolution.converged` does not depend on it. Among the configurations that reach the
     targets of all other tasks, the solution is a local minimum of the weighted errors of the
-    posture tasks. If `inverse_kinematics` finds no such configuration, and in
-    `differential_inverse_kinematics`, the task is a term of the sum of all weighted errors: it
-    moves the solution away from the targets by a distance that is about proportional to the weight.
+    posture tasks. In two cases the task is a term of the sum of all weighted errors: if
+    `inverse_kinematics` does not reach the other targets, and always in
+    `differential_inverse_kinematics`. Then it moves the solution away from the other targets, by a
+    distance that is about proportional to its weight.
+
     Raises ArgumentError for a target with NaN or infinite entries, and for weights that are
     negative or not finite.
     """
@@ -275,7 +279,7 @@ def _frame_names(frame: str, relative_to: str | None) -> tuple[str, str | None]:
 
 
 def _pose(R: Any, p: Any) -> Pose:
-    """`Pose(R, p)` with constants: NumPy arrays of float64 until `cast` converts them.
+    """`Pose(R, p)`; R and p may be NumPy arrays of float64, which `cast` converts later.
 
     The types are `Any`, because the fields of `Pose` have the type of arrays of JAX.
     """
@@ -300,8 +304,8 @@ class Rows(NamedTuple):
     """The errors of all tasks and the equations of all constraints at one configuration.
 
     - `error` (m,), `J` (m, nv), `weights` (m,): the tasks;
-    - `position` (k,), `K` (k, nv): the equations phi(q) = 0 of the constraints and the Jacobian of
-      phi; then the inequalities phi(q) <= 0 of clearances, see `at_least`.
+    - `position` (k,): the values phi(q) of the equations phi(q) = 0 of the constraints, then the
+      values of the inequalities phi(q) <= 0 of the clearances; `K` (k, nv): the Jacobian of phi.
     """
 
     error: Float[Array, " m"]
@@ -374,7 +378,7 @@ def checked_tasks(
 
 
 def weights_are_valid(tasks: Sequence[Task | Constraint]) -> Bool[Array, ""]:
-    """Whether all weights are finite and 0 or more. Weights that JAX traces raise no error."""
+    """Whether all weights are finite and 0 or more. A task does not check weights under a trace."""
     kinds = FrameTask, GazeTask, ComTask, PostureTask
     weights = [task.weights for task in tasks if isinstance(task, kinds)]
     valid = [jnp.all((x >= 0) & (x < jnp.inf)) for x in map(jnp.asarray, weights)]
@@ -418,15 +422,15 @@ def number_of_inequalities(tasks: Sequence[Task | Constraint]) -> int:
     return sum(len(task.pairs) for task in tasks if isinstance(task, Clearance))
 
 
-def at_least(
+def clip_inequalities(
     tasks: Sequence[Task | Constraint],
     x: Float[Array, " k"],
     least: Float[Array, " k"] | None = None,
 ) -> Float[Array, " k"]:
-    """A vector like `Rows.position`, with the entries of inequalities at least as in `least`.
+    """The vector x, whose last entries belong to the inequalities, with these entries >= `least`.
 
-    `least`: zero by default; only its entries of inequalities are used. With phi as x, the result
-    is the violation of the equations and inequalities.
+    `least`: zero by default; only its entries of inequalities are used. If x is `Rows.position`,
+    the result with `least` zero is the violation of the equations and inequalities.
     """
     count = number_of_inequalities(tasks)
     if not count:
@@ -475,7 +479,7 @@ def has_to_hold(tasks: Sequence[Task | Constraint]) -> np.ndarray:
     return np.array([not isinstance(task, PostureTask) for task in tasks])
 
 
-def leading_entries(tasks: Sequence[Task | Constraint]) -> int:
+def number_of_leading_entries(tasks: Sequence[Task | Constraint]) -> int:
     """The number of entries of `Rows.error` before the preferences; 0 without a preference."""
     required = has_to_hold(tasks)
     sizes = [x._error_size for x, held in zip(tasks, required) if held and isinstance(x, Task)]
@@ -500,7 +504,7 @@ def _order(tasks: Sequence[Task | Constraint]) -> list[list[int]]:
 
     The order is also the order of the entries of `Rows`. Frames must stay first, because
     `_dofs_of_worst_frame` in solution.py takes the first entries. Preferences must come after all
-    other tasks: see `leading_entries`.
+    other tasks: see `number_of_leading_entries`.
     """
     kinds = (FrameTask, GazeTask, ComTask, PostureTask, Constraint, Clearance)
     return [[i for i, task in enumerate(tasks) if isinstance(task, kind)] for kind in kinds]
@@ -548,15 +552,16 @@ def _gaze_rows(
     """The errors and Jacobians of gaze tasks, and the weights, one per entry of an error.
 
     With the unit vectors u and n of a `GazeTask`, the length of `(n - u) / 2` is the sine of half
-    the angle, and `|n + u| / 2` is the cosine. So they form a unit quaternion, whose logarithm is
-    the error. The Jacobian of the error is bounded near the angle pi.
+    the angle, and `|n + u| / 2` is the cosine. So `(n - u) / 2` and `|n + u| / 2` are the vector
+    and the scalar of a unit quaternion, whose logarithm is the error. The Jacobian of the error is
+    bounded near the angle pi.
     """
     X_AF, J = _moving_frames(model, kinematics, tasks)
     target, axis = (jnp.stack([getattr(task, x) for task in tasks]) for x in ("target", "axis"))
     line = inverse_transform_point(X_AF, target)
     # The rates (n, nv, 3) of the line to the target, in the axes of F, and then of its direction n.
     rates = -J[..., :3] - jnp.cross(J[..., 3:], line[:, None])
-    u, n = _unit(axis), _turned_from_backwards(_unit(line), _unit(axis), rates)
+    u, n = _unit(axis), _perturb_opposite(_unit(line), _unit(axis), rates)
     rates = _perpendicular(rates, n[:, None]) / _divisor(_norm(line))[:, None, None]
     cosine = _norm(n + u)[:, None] / 2
     cosine_rates = einsum("nvi,ni->nv", rates, u) / (4 * _divisor(cosine))
@@ -571,17 +576,18 @@ def _gaze_rows(
     )
 
 
-def _turned_from_backwards(n: Array, u: Array, rates: Array) -> Float[Array, "n 3"]:
-    """The directions n (n, 3), turned by `2 sqrt(eps)` where their angle to u is pi.
+def _perturb_opposite(n: Array, u: Array, rates: Array) -> Float[Array, "n 3"]:
+    """The unit vectors n, turned by `2 sqrt(eps)` if they are opposite to the unit vectors u.
 
-    At pi the angle has no derivative. The directions turn as joints turn them: along a sum of the
-    `rates` (n, nv, 3) of the joints, with different weights, so that equal joints do not cancel.
+    At pi the angle between n and u has no derivative. n turns along the sum of the `rates`
+    (n, nv, 3), the changes of the lines to the targets per dof. The weights of this sum differ, so
+    that opposite rates do not cancel.
     """
     small = float(jnp.finfo(n.dtype).eps) ** 0.5
     weights = jnp.asarray(1 / np.arange(1.0, rates.shape[1] + 1), n.dtype)
     sideways = _unit(_perpendicular(lax.stop_gradient(einsum("nvi,v->ni", rates, weights)), n))
-    backwards = _norm(n + u)[:, None] < small
-    return jnp.where(backwards, _unit(n + 2 * small * sideways), n)
+    opposite = _norm(n + u)[:, None] < small
+    return jnp.where(opposite, _unit(n + 2 * small * sideways), n)
 
 
 def _perpendicular(x: Array, n: Array) -> Array:
@@ -595,15 +601,16 @@ def _unit(x: Array) -> Array:
 
 
 def _divisor(x: Array) -> Array:
+    """The entries of x, with 1 instead of 0."""
     return jnp.where(x == 0, 1, x)
 
 
 def _moving_frames(
     model: Model, kinematics: Kinematics, tasks: Sequence[FrameTask | GazeTask]
 ) -> tuple[Pose, Float[Array, "n nv 6"]]:
-    """The poses X_AF of the frames of n tasks in their references, and the Jacobians in F.
+    """The poses X_AF of the frames F of n tasks in their frames A (`relative_to`), and Jacobians.
 
-    The Jacobians give the velocity of F relative to A, in the axes of F, with one row per velocity.
+    A Jacobian has one row per entry of v: the velocity of F relative to A, in the axes of F.
     """
     F = find_places(model, kinematics, [task.frame for task in tasks])
     J = place_jacobians(model, kinematics, F)

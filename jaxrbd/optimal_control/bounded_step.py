@@ -4,8 +4,9 @@ A primal-dual active set method solves the problem: each inner iteration is one 
 the active controls at their bounds.
 
 A multiple of the identity is added to the Gauss-Newton matrix of the stages. The multiple is raised
-if the linear-quadratic problem has no unique minimum, or if the whole step decreases the merit by
-much less than the quadratic model predicts. The multiple is lowered if the model is good.
+if the linear-quadratic problem has no unique minimum, or if the whole step decreases the merit
+(`line_search.py`) by much less than the quadratic model predicts. The multiple is lowered if the
+prediction is good.
 
 The exact Hessian has no such multiple. It is used after a step with the factor 1, for example near
 the solution. The Gauss-Newton matrix replaces it if its linear-quadratic problem has no unique
@@ -145,7 +146,7 @@ def bounded_step(
 
 
 def clamped(stages: LqrStages, held: Array, values: Array) -> LqrStages:
-    """The stages with constant controls: the entries where `held` (N, m) is True are `values`."""
+    """The stages in which controls with `held` (N, m) True have the constant `values` (N, m)."""
     A, B, c, Q, R, S, q, r = stages
     values = jnp.where(held, values, 0)
     free = ~held

@@ -1,21 +1,21 @@
 """Contact steps as the dynamics of optimal control, and trajectories that find their contacts.
 
 A contact that does not touch has no effect on a motion. So the derivatives of a step do not lead a
-solver to a contact. `ContactShooting` therefore has a length s, the smoothing. For s > 0, contacts
-act at the distance s, and they are compliant:
+solver to a contact. `ContactShooting` therefore has a length s, the smoothing. For s > 0, the
+contacts are relaxed: they act at the distance s, and they are compliant:
 
 - the margin of a contact is the margin of the material plus s;
 - the regularisation is `regularisation + s / (r g dt (dt + recovery))` with g = 9.81 m/s^2.
 
 Here r is a ratio of masses: 1 by default. With a load, r is the load divided by the effective mass
-of a contact: the load times the mean of the inverse inertias of the contacts. So an impulse that
-gives the load (by default, the effective mass) the acceleration g reduces the distance at rest by
-about s, and a robot stands on relaxed contacts about as high as on rigid ones. A legged robot needs
-the load: the effective mass
-of a foot is much smaller than the mass that rests on it. Relaxed friction is viscous: a contact
-that sticks creeps. With s = 0, the step is `contact_step`. The values and the derivatives are of
-the same step for any s, so the line search measures the progress of the solver. `solve_contacts`
-decreases s to zero.
+of a contact. The inverse of the effective mass is the mean of the inverse inertias of the contacts.
+So an impulse that gives the load (by default, the effective mass) the acceleration g reduces the
+distance at rest by about s, and a robot stands on relaxed contacts about as high as on rigid ones.
+A legged robot needs the load: the effective mass of a foot is much smaller than the mass that rests
+on it. Relaxed friction is viscous: a contact that sticks creeps.
+
+With s = 0, the step is `contact_step`. The values and the derivatives are of the same step for any
+s, so the line search measures the progress of the solver. `solve_contacts` decreases s to zero.
 """
 
 from __future__ import annotations
@@ -299,8 +299,8 @@ def solve_contacts(
     - `x0`, `p`, `guess`, `tolerance`: as for `solve`;
     - `smoothing`: lengths in m that decrease to 0. Each solve starts from the result of the solve
       before. In the first solve, contacts act at the first length: a contact that is farther away
-      and that the cost does not approach is not found. The default is 28
-      lengths from 0.2 m, each 0.8 times the length before, and then 0;
+      and that the cost does not approach is not found. The default is 28 lengths from 0.2 m, each
+      0.8 times the length before, and then 0;
     - `iterations`: the largest number of steps of each solve, 1 or more;
     - `depth` in m: the largest accepted depth of the contacts in x0 and in the states of a guess.
 

@@ -2,7 +2,7 @@
 
 The merit of a trajectory is the augmented Lagrangian with the new costates lambda,
 
-    cost + terms of the constraints + sum over stages of  lambda . d + rho |d|^2 / 2,
+    cost + terms of the constraints + sum over stages of (lambda . d + rho |d|^2 / 2),
 
 where d are the defects.
 Source: Nocedal and Wright (2006), Numerical optimization, section 18.3.
@@ -25,7 +25,7 @@ from .penalty import Penalty
 from .problem import Problem
 from .stages import Linearisation, Values, estimated, largest, split, total_cost
 
-# The least factor of a step. After it, the factor is 0.
+# The least factor of a step. If it does not decrease the merit by enough, the factor is 0.
 LEAST_FACTOR = 0.5**11
 # The merit decreases by at least this part of the decrease that its slope predicts.
 ARMIJO = 1e-4

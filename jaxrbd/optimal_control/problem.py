@@ -119,7 +119,7 @@ class Problem(eqx.Module):
         return self.space.checked(found, "the result of dynamics")
 
     def common(self, t: ArrayLike, x: PyTree, u: Array, p: PyTree) -> tuple[PyTree, ...]:
-        """The fifth arguments of dynamics, cost and path: () or `(shared(t, x, u, p),)`."""
+        """The tuple with the fifth argument of dynamics, cost and path; empty without `shared`."""
         return () if self.shared is None else (self.shared(t, x, u, p),)
 
 
@@ -279,7 +279,7 @@ def joint_torques(
     - `active(t, p)`: whether each constraint acts in stage t, (number of constraints,) of bool or
       numbers; for example a row of a table in p. So one program serves all contact phases. By
       default all constraints act;
-    - `impact(t, p)`: whether stage t is an impact in which the constraints that act begin to act, a
+    - `impact(t, p)`: whether stage t is an impact, in which its active constraints begin to act, a
       bool or a number. Then the acceleration is the change of v, and the forces are impulses, as
       for `constrained_dynamics`. `shooting_step` refuses such accelerations, because it would
       multiply the change by dt. By default no stage is an impact.

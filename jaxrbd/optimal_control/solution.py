@@ -397,8 +397,7 @@ def shift(solution: Solution, n: int = 1) -> Solution:
     The last stage is repeated n times, so the number of stages is the same. The fields cost,
     residuals, status and iterations do not change. The history is empty, so the shapes of the
     result do not depend on the options of the solve, and one program serves all periods of a
-    controller.
-    Raises ArgumentError unless n is an int from 0 to the number of stages.
+    controller. Raises ArgumentError unless n is an int from 0 to the number of stages.
     """
     stages = len(solution.us)
     if not arguments.is_integer(n) or not 0 <= n <= stages:

@@ -72,7 +72,7 @@ RUNNING = -1
 class History(NamedTuple):
     """The progress of a solve: arrays (iterations,) with one entry per step.
 
-    `iterations` is the largest number of steps of the solve; a guess from `shift` has no entries.
+    `iterations` is the largest number of steps of the solve; a result of `shift` has no entries.
     The entries after the last iteration are infinite. They are not NaN, so that `jax_debug_nans`
     accepts a solution.
 
@@ -80,7 +80,7 @@ class History(NamedTuple):
     `shift`: the multiple of the identity that a step adds to the Gauss-Newton matrix; a step with
     the exact Hessian does not add it. The last entry belongs to the gains instead of a step.
     `mu`: the penalty is 1 / mu. Where the automatic rollout starts again from the guess, one entry
-    has no step: its `shift` belongs to the step that was not found. It counts as a step.
+    has no step: its `shift` belongs to the step that was not found. This entry counts as a step.
     """
 
     cost: Array
@@ -322,7 +322,8 @@ class Solver(NamedTuple):
         finite = jnp.isfinite(cost) & jnp.isfinite(found.largest) & ~jnp.isnan(self.tolerance)
         violated = jnp.maximum(found.equalities, found.inequalities) > self.tolerance
         infeasible = new.infeasible | (~step.found & violated & penalty.is_largest)
-        status = jnp.where(step.found, RUNNING, int(Status.FAILED))
+        # The dtype of the start, so that one program serves the solutions of all solves.
+        status = jnp.where(step.found, RUNNING, int(Status.FAILED)).astype(state.status.dtype)
         status = jnp.where(infeasible, int(Status.INFEASIBLE), status)
         status = jnp.where(converged, int(Status.CONVERGED), status)
         status = jnp.where(finite, status, int(Status.FAILED))

@@ -1,8 +1,8 @@
 """A tree that contains the trees of several robots.
 
 Each body of a robot gets a node of the common tree. The parent of the node is the node of the
-parent body, so the nodes of a robot are a part of the tree that contains the world. Two robots
-share a node where their joints have the same form. This module uses NumPy and compiles nothing.
+parent body, so the nodes of a robot are a tree whose root is the world. Two robots share a node
+where their joints have the same form (see `nodes_of`). This module uses NumPy and compiles nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Node:
     """A place for a joint and the body that it moves.
 
     - `parent`: the node of the parent body, or `WORLD`;
-    - `form`: the property that all joints at a node have in common, see `nodes_of`;
+    - `form`: what all joints at a node have in common, see `nodes_of`;
     - `leader`: the node of the joint that this joint mimics, or None;
     - `joint`: the joint of the first robot that has this node; a joint with one axis is a `Screw`;
     - `name`, `link`: the names of this joint and of its child link.
@@ -67,7 +67,7 @@ def nodes_of(model: Model) -> list[Node]:
 
 
 def _leaders(model: Model) -> dict[int, int]:
-    """The joint that each mimic joint follows, by index."""
+    """For each mimic joint, by its index, the index of the joint that it follows."""
     if model.coupling is None:
         return {}
     joint_of_rate = np.repeat(np.arange(model.nb), model.joint_nvs)
@@ -106,9 +106,9 @@ def place(tree: Sequence[Node], robot_nodes: Sequence[Node]) -> np.ndarray:
 def _match(tree: Sequence[Node], bodies: Sequence[Node], separate: set[int]) -> np.ndarray:
     """As `place`, without the condition on mimic joints; bodies in `separate` get new nodes.
 
-    The children of a body share nodes with the children of the node of this body. The pairs of a
-    body and a node are chosen one by one; the pair whose subtrees share the most bodies comes
-    first.
+    A body can share a node only if its parent shares the parent of the node. `shared` has, for each
+    pair of a node and a body that could share, the number of bodies in the subtree of the body that
+    would share a node. It is computed from the leaves to the root.
     """
     tree_children, body_children = _children(tree), _children(bodies)
     levels = list(zip(_levels(tree_children), _levels(body_children)))
@@ -138,6 +138,7 @@ def _match(tree: Sequence[Node], bodies: Sequence[Node], separate: set[int]) -> 
 def _best_pairs(
     nodes: Sequence[int], bodies: Sequence[int], shared: Mapping[tuple[int, int], int]
 ) -> list[tuple[int, int]]:
+    """Pairs of a node and a body, one by one, in the order of falling numbers of shared bodies."""
     candidates = [(node, body) for node in nodes for body in bodies if (node, body) in shared]
     chosen: list[tuple[int, int]] = []
     used_nodes, used_bodies = set(), set()
@@ -150,6 +151,7 @@ def _best_pairs(
 
 
 def _children(nodes: Sequence[Node]) -> dict[int, list[int]]:
+    """The children of each node and of the world."""
     children: dict[int, list[int]] = {WORLD: [], **{i: [] for i in range(len(nodes))}}
     for i, node in enumerate(nodes):
         children[node.parent].append(i)
@@ -237,7 +239,7 @@ def alike(models: Sequence[Model], padding: float = 0.5) -> list[list[int]]:
     """Sort robots into batches for `pad`, so that the padding of each batch is small.
 
     - `models`: the robots;
-    - `padding`: the largest number of padding bodies per body of a robot in a batch, 0 or more. For
+    - `padding`: the largest ratio, 0 or more, of padding bodies to bodies of robots in a batch. For
       0.5, the bodies of the common tree times the number of robots are at most 1.5 times the bodies
       of all robots of the batch.
 

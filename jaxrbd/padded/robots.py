@@ -35,15 +35,16 @@ class PaddedRobots:
     """n robots in one program. `pad` returns it.
 
     - `model`: a `Model` whose arrays have a leading axis (n, ...). `jax.vmap` over it is a batch of
-      the robots; inside, every function takes it as the model of one robot with `nq` coordinates,
-      `nv` dofs and `nb` bodies;
+      the robots. Inside `vmap`, every function accepts it as the model of one robot, with `nq`
+      coordinates, `nv` dofs and `nb` bodies;
     - `names` (n): the names of the robots;
     - `q_index`, `v_index`, `body_index`: for each robot, the indices in `model` of its coordinates,
       dofs and bodies, in the order of the robot. So `tau[i, robots.v_index[i]]` is the part of
       `tau` (n, nv) that belongs to robot i;
     - `frame_indices`: for each robot, the index in `model.frame_names` of each of its frames;
-    - `tree`, `frame_places`: the common tree, and the index in `model.frame_names` of each frame,
-      by the name of the frame and the index of its body.
+    - `tree`: the nodes of the common tree;
+    - `frame_places`: the index in `model.frame_names` of each frame, by the name of the frame and
+      the index of its body.
     """
 
     model: Model
@@ -93,6 +94,7 @@ class PaddedRobots:
     def _packed(
         self, parts: Sequence[ArrayLike], name: str, index: Sequence[np.ndarray], fill: np.ndarray
     ) -> Array:
+        """The parts of all robots at their indices, and `fill` at the entries of padding."""
         parts = arguments.sequence(parts, name, "arrays")
         if len(parts) != len(self):
             raise ArgumentError(
@@ -144,11 +146,11 @@ def pad(models: Sequence[Model], onto: PaddedRobots | None = None) -> PaddedRobo
     - `onto`: padded robots whose tree is used as it is (default: the robots get a new common tree).
       So a robot that is made later can run in a program that is already compiled.
 
-    The common tree has a place for every body of every robot; robots share a place where the joints
-    on the path to it have the same form. One-axis joints of different kinds share a place as
-    `joints.Screw`. Results of a robot, and their derivatives, equal up to rounding the results of a
-    program for this robot alone. The model has no shapes of links, because they are static: draw
-    the given models.
+    The common tree has a place for every body of every robot. Robots share a place if the joints on
+    the path to this place are of the same kinds; one-axis joints of different kinds count as one
+    kind, `joints.Screw`. A mimic joint shares its place with mimic joints only. Results of a robot,
+    and their derivatives, equal up to rounding the results of a program for this robot alone. The
+    model has no shapes of links, because they are static: draw the given models.
 
     The result has more frames than a robot: one for each name and place of a link. For a robot
     without this link, the frame coincides with the frame of its body.
@@ -274,7 +276,7 @@ class _Structure:
         return np.searchsorted(self.coupling[f"{space}_independent"], entries)
 
     def model(self, model: Model, nodes: Sequence[Node], places: np.ndarray) -> Model:
-        """The robot in the common tree, with NumPy arrays.
+        """The robot as a model with the common tree, with NumPy arrays.
 
         `nodes`: the tree of the robot; `places`: the node of the common tree for each body.
         """
@@ -348,7 +350,7 @@ def _distinct(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def marked(index: Sequence[np.ndarray], size: int) -> np.ndarray:
-    """For each row of indices, which entries of a vector of this size it has, (n, size) of bool."""
+    """Whether each of n rows of indices contains each index below `size`, (n, size) of bool."""
     marks = np.zeros((len(index), size), bool)
     for row, places in zip(marks, index):
         row[places] = True

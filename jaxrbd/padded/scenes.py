@@ -52,6 +52,7 @@ def acting_contacts(scene: Scene) -> Bool[Array, " contacts"]:
 
     `scene`: `PaddedScenes.scene` for one robot, as inside `vmap`.
     """
+    require_type(scene, "scene", Scene)
     return scene.margin != PADDING_MARGIN
 
 
@@ -68,9 +69,9 @@ def pad_scenes(robots: PaddedRobots, scenes: Sequence[Scene]) -> PaddedScenes:
     nothing: the margin of its contacts is -1e6 m. Results of a robot equal up to rounding the
     results with the given scene.
 
-    Raises ArgumentError, which names the robot, for another number of scenes, an unknown frame or
-    one that is fixed to the world, different grounds or materials, and for scenes with inverse
-    inertias (map `inverse_inertias` over the result).
+    Raises ArgumentError for another number of scenes. It also raises ArgumentError, which names the
+    robot, for an unknown frame, a sphere on a frame that is fixed to the world, different grounds
+    or materials, and scenes with inverse inertias (map `inverse_inertias` over the result).
     """
     require_type(robots, "robots", PaddedRobots)
     scenes = list(sequence(scenes, "scenes", "Scene"))
@@ -82,6 +83,7 @@ def pad_scenes(robots: PaddedRobots, scenes: Sequence[Scene]) -> PaddedScenes:
     spheres, sphere_index = _places([_bodies(robots, found) for found in frames])
     sphere_frames = _frame_of_each_body(robots)[np.array(spheres, int)]
     pairs, pair_index = _pad_pairs(robots, [scene.pairs for scene in scenes])
+    # The contacts of the padded scene: first all spheres, then the contacts of all pairs.
     counts = pairs[0].counts.tolist()
     starts = [len(spheres) + sum(counts[:k]) for k in range(len(counts))]
     contacts = [
@@ -91,14 +93,16 @@ def pad_scenes(robots: PaddedRobots, scenes: Sequence[Scene]) -> PaddedScenes:
     padded = []
     for i, scene in enumerate(scenes):
         used = sphere_frames[sphere_index[i]]
-        one = np.broadcast_to(np.eye(3), (len(used), 3, 3))
-        _, offsets = _moved(robots, i, frames[i], used, one, np.asarray(scene.offsets))
+        no_rotations = np.broadcast_to(np.eye(3), (len(used), 3, 3))
+        _, offsets = _poses_in_frames(
+            robots, i, frames[i], used, no_rotations, np.asarray(scene.offsets)
+        )
         padded.append(
             dataclasses.replace(
                 scene,
                 frames=tuple(sphere_frames.tolist()),
-                offsets=_at(sphere_index[i], offsets, len(spheres)),
-                radii=_at(sphere_index[i], scene.radii, len(spheres)),
+                offsets=_scattered(sphere_index[i], offsets, len(spheres)),
+                radii=_scattered(sphere_index[i], scene.radii, len(spheres)),
                 material=_material(scene, contacts[i], len(spheres) + sum(counts)),
                 pairs=pairs[i],
             )
@@ -110,6 +114,7 @@ def pad_scenes(robots: PaddedRobots, scenes: Sequence[Scene]) -> PaddedScenes:
 
 
 def _check(name: str, scene: Scene, first: Scene) -> None:
+    """Raise ArgumentError, which names the robot, if its scene does not fit the first scene."""
     if not isinstance(scene, Scene):
         raise ArgumentError(f"the scene of {name!r} is {scene!r}, expected a Scene")
     if scene.inverse_inertia is not None:
@@ -188,7 +193,7 @@ def _places(rows: Sequence[Sequence[Key]]) -> tuple[list[Key], list[np.ndarray]]
     return [key for key, _ in found], index
 
 
-def _at(index: np.ndarray, values: Any, size: int, fill: float = 0.0) -> np.ndarray:
+def _scattered(index: np.ndarray, values: Any, size: int, fill: float = 0.0) -> np.ndarray:
     """An array with `values` at the places `index` (n,) of the first axis, and `fill` elsewhere."""
     x = np.asarray(values)
     out = np.full((size, *x.shape[1:]), fill)
@@ -196,7 +201,7 @@ def _at(index: np.ndarray, values: Any, size: int, fill: float = 0.0) -> np.ndar
     return out
 
 
-def _moved(
+def _poses_in_frames(
     robots: PaddedRobots,
     i: int,
     frames: np.ndarray,
@@ -206,26 +211,29 @@ def _moved(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Poses R (n, 3, 3), p (n, 3) in `frames` of robot i, as poses in the frames `used`.
 
-    `frames`, `used` (n,): indices of frames of the padded model. Both frames are on the same body.
+    `frames`, `used` (n,): indices of frames of the padded model; `frames[k]` and `used[k]` are on
+    the same body.
     """
     X_BF = robots.model.frame_pose
     R_BF = np.concatenate([np.asarray(X_BF.R[i]), np.eye(3)[None]])  # the last row is the world
     p_BF = np.concatenate([np.asarray(X_BF.p[i]), np.zeros((1, 3))])
     R_B, p_B = R_BF[frames] @ R, (R_BF[frames] @ p[..., None])[..., 0] + p_BF[frames]
-    back = np.swapaxes(R_BF[used], 1, 2)
-    return back @ R_B, (back @ (p_B - p_BF[used])[..., None])[..., 0]
+    R_FB = np.swapaxes(R_BF[used], 1, 2)
+    return R_FB @ R_B, (R_FB @ (p_B - p_BF[used])[..., None])[..., 0]
 
 
 def _material(scene: Scene, contacts: np.ndarray, size: int) -> Material:
     """The material with one value per contact of all robots."""
     material = scene.material
     fields = {
-        "friction": _at(contacts, scene.friction, size),
-        "margin": _at(contacts, scene.margin, size, PADDING_MARGIN),
+        "friction": _scattered(contacts, scene.friction, size),
+        "margin": _scattered(contacts, scene.margin, size, PADDING_MARGIN),
     }
     for name in ("torsional", "rolling"):
         if (value := getattr(material, name)) is not None:
-            fields[name] = _at(contacts, np.broadcast_to(np.asarray(value), len(contacts)), size)
+            fields[name] = _scattered(
+                contacts, np.broadcast_to(np.asarray(value), len(contacts)), size
+            )
     # Not the constructor: it refuses the margin of padding.
     return eqx.tree_at(
         lambda x: [getattr(x, name) for name in fields], material, list(fields.values())
@@ -235,10 +243,10 @@ def _material(scene: Scene, contacts: np.ndarray, size: int) -> Material:
 def _pad_pairs(
     robots: PaddedRobots, given: Sequence[CollisionPairs]
 ) -> tuple[list[CollisionPairs], list[np.ndarray]]:
-    """The pairs of all robots, once per robot with the robot's shapes, and the places of its pairs.
+    """The common pairs of all robots with the shapes of each robot, and which pairs a robot has.
 
-    The first result has one `CollisionPairs` per robot. The second result has, for each robot, the
-    indices of the robot's pairs among the pairs of all robots.
+    The first result has one `CollisionPairs` per robot, all with the same pairs. The second result
+    has, for each robot, the indices of its pairs among the common pairs.
     """
     frames = [
         _frames(robots, i, [shape.frame for shape in pairs.shapes], moving=False)
@@ -264,13 +272,13 @@ def _pad_pairs(
         used = shape_frames[index]
         places = []
         for shape, frame, k, R_k, p_k in zip(
-            pairs.shapes, used.tolist(), index, *_moved(robots, i, frames[i], used, R, p)
+            pairs.shapes, used.tolist(), index, *_poses_in_frames(robots, i, frames[i], used, R, p)
         ):
             X = Pose(jnp.asarray(R_k), jnp.asarray(p_k))
             frame = None if frame == WORLD else frame
             places.append((int(k), PlacedShape(shape.shape, frame, X, f"shape {k}")))
         placed.append(dict(places))
-    # The shape of the first robot that has one is the padding of the others.
+    # A robot without a shape at a place gets the shape of the first robot with a shape there.
     first = {k: shape for row in reversed(placed) for k, shape in row.items()}
     return [
         CollisionPairs(tuple({**first, **row}[k] for k in range(len(shapes))), tuple(members))

@@ -21,10 +21,10 @@ class FixedAxesArmature(eqx.Module):
     """The force that makes the armature of free-flyers act along axes that do not turn.
 
     The linear velocity v of a free-flyer is in body axes. So its armature A, the same along the
-    three axes, has the force `A dv/dt`, and dv/dt does not contain the rotation of the axes. In
-    MuJoCo the armature is along world axes: its force is `A (dv/dt + w x v)`, with the angular
-    velocity w. This class adds the force `-A w x v`, which has no power. A is the first entry of
-    the joint in `Model.armature`.
+    three axes, needs the force `A dv/dt`, where dv/dt is the rate of the body coordinates of v,
+    without the rotation of the axes. In MuJoCo the armature acts along world axes and needs the
+    force `A (dv/dt + w x v)`, with the angular velocity w. This class adds the force `-A w x v`,
+    which has no power. A is the first entry of the joint in `Model.armature`.
 
     `joints`: the names of free-flyers. Source: MuJoCo, XML reference, body/joint, attribute
     armature.

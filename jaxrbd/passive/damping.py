@@ -38,7 +38,7 @@ class PolynomialDamping(eqx.Module):
 
     `Model.damping` is separate from this damping, and the two add up. `contact_step` computes
     `Model.damping` with the velocity after the step, and a passive force with the velocity before
-    the step. Raises ArgumentError for a wrong shape and a value that is NaN. Source: MuJoCo,
+    the step. Raises ArgumentError for a wrong shape and a value that is not finite. Source: MuJoCo,
     chapter "Computation", on polynomial forces, and XML reference, body/joint, attribute damping.
     """
 
@@ -48,6 +48,7 @@ class PolynomialDamping(eqx.Module):
     def __init__(self, joints: Sequence[str], coefficients: ArrayLike | Sequence):
         self.joints = arguments.names(joints, "joints")
         self.coefficients = polynomials(coefficients, "coefficients", None)
+        arguments.require(self.coefficients, np.isfinite, "coefficients", "finite")
 
     def __call__(self, model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, " nv"]:
         """The generalized force (nv,) in N and N m, for q (nq,) and v (nv,).
@@ -74,6 +75,7 @@ def _damping_force(
     free = [name for name in damping.joints if is_free(model, model.joint(name).bodies[0])]
     places = free_indices(model, free)
     linear = places.v[:, :3]
+    # The linear velocities of free-flyers are damped in the axes of their positions.
     attitude = so3.quaternion_normalize(joint_coordinates(model, q)[places.q[:, 3:]])
     if free:
         rates = rates.at[linear].set(so3.quaternion_rotate(attitude, rates[linear]))

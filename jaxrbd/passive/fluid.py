@@ -180,7 +180,7 @@ def _checked(
 
 
 class _Fluid(NamedTuple):
-    """The density () and the viscosity () in the dtype of the model."""
+    """The density () in kg/m^3 and the viscosity () in Pa s, in the dtype of the model."""
 
     density: Array
     viscosity: Array
@@ -221,11 +221,11 @@ def _fluid_force(
 def _box_forces(fluid: _Fluid, boxes: FluidBoxes, u: Array, w: Array) -> tuple[Array, Array]:
     """The forces and moments (n, 3) on boxes, in their axes; u, w (n, 3) in m/s and rad/s."""
     size = jnp.asarray(boxes.sizes, u.dtype)
-    ahead, behind = jnp.roll(size, -1, axis=1), jnp.roll(size, 1, axis=1)
+    l_j, l_k = jnp.roll(size, -1, axis=1), jnp.roll(size, 1, axis=1)
     D = jnp.mean(size, axis=1, keepdims=True)
-    area, fourth = ahead * behind, size * (ahead**4 + behind**4)
+    area, sections = l_j * l_k, size * (l_j**4 + l_k**4)
     force = -3 * np.pi * fluid.viscosity * D * u - fluid.density / 2 * area * jnp.abs(u) * u
-    moment = -np.pi * fluid.viscosity * D**3 * w - fluid.density / 64 * fourth * jnp.abs(w) * w
+    moment = -np.pi * fluid.viscosity * D**3 * w - fluid.density / 64 * sections * jnp.abs(w) * w
     return force, moment
 
 
@@ -246,8 +246,9 @@ def _ellipsoid_forces(
     _, middle, longest = jnp.split(jnp.sort(axes, axis=1), 3, axis=1)
     product = jnp.prod(axes, axis=1, keepdims=True)
     # The drag and the lift of Kutta are products of the square of the speed and a function of the
-    # direction d of the velocity. `ratio` = sum(d^2 / a^4) / sum(d^2 / a^2), for lengths a of the
-    # semi-axes, gives the area of the projection along d.
+    # direction d of the velocity. The area of the projection along d is
+    # pi product sqrt(sum(d^2 / a^4) / sum(d^2 / a^2)), for semi-axes a. `ratio` is this quotient of
+    # sums, for semi-axes divided by the longest one.
     speed = square_root(jnp.sum(u * u, axis=1, keepdims=True))
     moves = speed > 0
     d = jnp.where(moves, u, 1) / jnp.where(moves, speed, 1)

@@ -26,25 +26,25 @@ class JointSprings(eqx.Module):
 
     - A joint with one degree of freedom and the deflection `x = q - rest` has the force `-k(x) x`.
     - A spherical joint with the quaternion q has the torque `-k(r) log(rest^-1 q)`, in the body
-      frame, where r is the angle between q and rest. The same torque acts in a free-flyer.
+      frame, where r is the angle between q and rest. A free-flyer can have the same torque.
     - A free-flyer with the position y has the force `-k(r) d`, with `d = y - rest` and r = |d|, in
       the axes in which y is given: for a floating base, world axes.
 
     The stiffness k is constant, or a polynomial of the deflection: one row of p coefficients per
-    spring, `k(x) = c_0 + c_1 x + ... + c_(p-1) x^(p-1)`. The arguments are
+    spring, `k(x) = c_0 + c_1 x + ... + c_(p-1) x^(p-1)`.
 
     - `joints`: the names of n joints with one degree of freedom;
     - `stiffness` (n,) or (n, p), in N/m or N m/rad, and `rest` (n,), the coordinates at which the
       force is zero; by default zero;
     - `balls`: the names of m spherical joints and free-flyers with a spring of the rotation;
     - `ball_stiffness` (m,) or (m, p) in N m/rad, and `ball_rest` (m, 4), the quaternions xyzw, of
-      any length, at which the torque is zero; by default the identity;
+      any length above 0, at which the torque is zero; by default the identity;
     - `positions`: the names of l free-flyers with a spring of the translation;
     - `position_stiffness` (l,) or (l, p) in N/m, and `position_rest` (l, 3), the positions in m at
       which the force is zero; by default zero.
 
-    Raises ArgumentError for a wrong shape and a value that is not finite. Source: MuJoCo, XML
-    reference, body/joint, attributes stiffness and springref.
+    Raises ArgumentError for a wrong shape, a value that is not finite and a zero quaternion.
+    Source: MuJoCo, XML reference, body/joint, attributes stiffness and springref.
     """
 
     joints: tuple[str, ...] = eqx.field(static=True)
@@ -84,6 +84,7 @@ class JointSprings(eqx.Module):
             for prefix in ("", "ball_", "position_"):
                 whole_name = prefix + name
                 arguments.require(getattr(self, whole_name), np.isfinite, whole_name, "finite")
+        arguments.require(self.ball_rest, lambda x: x.any(axis=1), "ball_rest", "no zero rows")
 
     def __call__(self, model: Model, q: ArrayLike) -> Float[Array, " nv"]:
         """The generalized force (nv,) in N and N m, for q (nq,).
@@ -131,12 +132,14 @@ def _spring_energy(model: Model, springs: JointSprings, q: Array) -> Float[Array
 
 
 class _Deflections(NamedTuple):
-    """The deflections of all springs, and the indices of their velocities.
+    """The deflections of all springs.
 
-    - `stretch` (n,): deflections of the joints with one dof; `joint_index` (n,);
-    - `turn` (m, 3), `angle` (m,): rotation vectors and their lengths; `ball_index` (m, 3);
-    - `offset` (l, 3), `distance` (l,): displacements and their lengths; `position_index` (l, 3);
-    - `attitude` (l, 4): the unit quaternions of the free-flyers with a spring of the translation.
+    - `stretch` (n,): deflections of the joints with one dof;
+    - `turn` (m, 3), `angle` (m,): rotation vectors and their lengths;
+    - `offset` (l, 3), `distance` (l,): displacements and their lengths;
+    - `attitude` (l, 4): the unit quaternions of the free-flyers with a spring of the translation;
+    - `joint_index` (n,), `ball_index` (m, 3), `position_index` (l, 3): the indices of the deflected
+      dofs among the velocities of all joints.
     """
 
     stretch: Array

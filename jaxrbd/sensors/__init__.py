@@ -1,7 +1,7 @@
 """Sensors: what the sensors of a robot measure in one state, and noise.
 
-Readings are exact. `Noise` adds bias, white noise and quantisation. `RobotSensors` reads many
-sensors by name. The functions read sensors of one kind.
+`RobotSensors` reads many sensors by name. Each function reads sensors of one kind. Readings are
+exact; `Noise` adds bias, white noise and quantisation.
 """
 
 from .contacts import Touch, height_scan, touch

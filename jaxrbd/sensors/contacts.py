@@ -21,10 +21,10 @@ from ..model import Model, arguments
 
 
 class Touch(NamedTuple):
-    """What touch sensors measure: first at the n spheres of a scene, then at the contacts of pairs.
+    """What touch sensors measure at n spheres on the ground, then at m contacts of pairs of shapes.
 
     - `touching` (n + m,) of bool: whether the ground pushes on each sphere, and whether the two
-      shapes push on each other at each of the m contacts of pairs;
+      shapes of a pair push on each other at each contact;
     - `normal_force` (n + m,): the force on each sphere along the normal of the ground, and the
       force at each contact of a pair along the normal of the contact, in N, 0 or more.
     """
@@ -54,9 +54,10 @@ def touch(
     lists.
 
     Raises ArgumentError for a dt that is not positive, for a `ContactStep` without dt, for a
-    `ContactForce` with dt, for a `contact` of another type, and for one with another number of
-    contacts than the scene.
+    `ContactForce` with dt, and for a `contact` of another type or with another number of contacts
+    than the scene.
     """
+    arguments.require_type(scene, "scene", Scene)
     if not isinstance(contact, ContactForce | ContactStep):
         raise ArgumentError(
             f"contact is {arguments.described(contact)}, expected a ContactForce or a ContactStep"
@@ -69,7 +70,7 @@ def touch(
         n, m = len(scene.frames), scene.size - len(scene.frames)
         raise ArgumentError(
             f"contact.distance has shape {contact.distance.shape}, expected ({scene.size},) for a "
-            f"scene of {n} spheres and {m} pairs"
+            f"scene of {n} spheres and {m} contacts of pairs"
         )
     if dt is None:
         force = contact.normal_force  # pyright: ignore[reportAttributeAccessIssue]

@@ -18,7 +18,7 @@ from ..model.joints_by_name import parameters
 from ..model.shapes import Vector
 from ..spatial import Pose
 
-# Quantities of unit length, which have no cutoff.
+# Readings of unit length, which have no cutoff.
 _UNCLIPPED = ("rotation", "x_axis", "y_axis", "z_axis")
 
 
@@ -26,13 +26,13 @@ class Sensor(eqx.Module):
     """The fields of all sensors.
 
     - `name`: the name of the sensor;
-    - `quantity`: the measured quantity, a key of `widths`. `widths` has the number of values of a
-      reading of each quantity;
+    - `quantity`: the measured quantity. The keys of `widths` are the quantities that a sensor of
+      this class can measure; its values are the numbers of entries of their readings;
     - `cutoff`: the largest absolute value of each entry of a reading; larger values are clipped
       (default: infinite);
-    - `noise`: the standard deviation of the errors. Readings are exact; `RobotSensors.with_noise`
-      adds the errors (default 0). For a standard deviation that is traced or has a derivative, use
-      `Noise`.
+    - `noise`: the standard deviation of the errors (default 0). Readings are exact;
+      `RobotSensors.with_noise` adds the errors. For a standard deviation that is traced or has a
+      derivative, use `Noise`.
 
     Raises ArgumentError for a name that is no text, a cutoff that is not positive, a finite cutoff
     of a rotation or an axis, and a noise that is negative or not finite.
@@ -68,7 +68,7 @@ class Sensor(eqx.Module):
 
     @property
     def width(self) -> int:
-        """The number of values of a reading."""
+        """The number of entries of a reading."""
         return self.widths[self.quantity]
 
 
@@ -96,8 +96,9 @@ class FrameSensor(Sensor):
     | `magnetometer` (3,) | the magnetic field in the axes of P |
 
     Only the first seven quantities can have a reference. Raises ArgumentError for another quantity,
-    for a reference of a quantity without one, for a magnetometer without a field and for a field
-    of another sensor, and as `Sensor`. Source: MuJoCo, XML reference, sensor.
+    for a reference of one of the last six quantities, for a pose that is no rigid pose, for a
+    magnetometer without a `magnetic_field` and for another sensor with one, and as `Sensor`.
+    Source: MuJoCo, XML reference, sensor.
     """
 
     frame: str | None = eqx.field(static=True)
@@ -149,11 +150,12 @@ class FrameSensor(Sensor):
             )
         self.frame = _frame(frame, "frame", name)
         self.reference = _frame(reference, "reference", name)
-        self.X_FP = _pose(X_FP, "X_FP")
-        self.X_RO = None if X_RO is None else _pose(X_RO, "X_RO")
+        self.X_FP = _pose(X_FP, "X_FP", name)
+        self.X_RO = None if X_RO is None else _pose(X_RO, "X_RO", name)
         self.magnetic_field = None
         if magnetic_field is not None:
             self.magnetic_field = parameters(magnetic_field, "magnetic_field", np.zeros(3))
+            arguments.require(self.magnetic_field, np.isfinite, "magnetic_field", "finite")
 
 
 class JointSensor(Sensor):
@@ -163,7 +165,7 @@ class JointSensor(Sensor):
     |---|---|---|
     | `position` (1,) in rad or m | with one degree of freedom | its coordinate |
     | `velocity` (1,) in rad/s or m/s | with one degree of freedom | its velocity |
-    | `actuator_force` (1,) in N m or N | with one degree of freedom | the force of all actuators |
+    | `actuator_force` (1,) in N m or N | one dof, follows no joint | the force of all actuators |
     | `rotation` (4,) | spherical or free-flyer | unit quaternion wxyz of the joint |
     | `angular_velocity` (3,) in rad/s | spherical or free-flyer | in the axes of the child link |
 
@@ -231,11 +233,11 @@ class SubtreeSensor(Sensor):
     - `frame`: the name of a frame of the link, or None for the whole robot with all links that are
       fixed to the world;
     - `X_FP`: the pose in this frame of the place P of a force sensor (default: the identity);
-    - `inertia` (10,), `carried`: for a link L that is fixed to another moving link. A body of the
-      model contains both links, so the sensor states the part of L in this body. `inertia` is the
-      inertia of L and of the links that are fixed to L, in the frame, as in `Model.inertia`.
-      `carried` are the names of the child links of these links. By default the link is the whole
-      body of the frame.
+    - `inertia` (10,), `carried`: only for a link L that is fixed to another moving link. Both links
+      belong to one body of the model, and these arguments select the part of the body that L
+      carries. `inertia` is the inertia of L and of the links that are fixed to L, in `frame`, as in
+      `Model.inertia`. `carried` are the names of the links that joints connect to L or to these
+      links. By default the link is the whole body of the frame.
 
     | quantity | reading |
     |---|---|
@@ -248,8 +250,8 @@ class SubtreeSensor(Sensor):
     External forces `f_ext` on the body of the frame count as forces on the link. Forces of
     constraints and of tendons count as forces from the link that carries it, unless they are in
     `f_ext`. `inertia` does not change with the inertias of the model. Raises ArgumentError for
-    another quantity, if only one of `inertia` and `carried` is given, and as `Sensor`. Source:
-    MuJoCo, XML reference, sensor.
+    another quantity, for a pose that is no rigid pose, for an inertia that is not finite, if only
+    one of `inertia` and `carried` is given, and as `Sensor`. Source: MuJoCo, XML reference, sensor.
     """
 
     frame: str | None = eqx.field(static=True)
@@ -283,9 +285,11 @@ class SubtreeSensor(Sensor):
             missing = "inertia" if inertia is None else "carried"
             raise ArgumentError(f"{missing} of sensor {name!r} is missing, expected both or none")
         self.frame = _frame(frame, "frame", name)
-        self.X_FP = _pose(X_FP, "X_FP")
-        self.inertia = None if inertia is None else parameters(inertia, "inertia", np.zeros(10))
-        self.carried = carried
+        self.X_FP = _pose(X_FP, "X_FP", name)
+        self.inertia, self.carried = None, carried
+        if inertia is not None:
+            self.inertia = parameters(inertia, "inertia", np.zeros(10))
+            arguments.require(self.inertia, np.isfinite, "inertia", "finite")
 
 
 class StateSensor(Sensor):
@@ -316,11 +320,11 @@ def _number(x: Any, what: str) -> float:
     return float(arguments.parameter(x, what, ()))
 
 
-def _pose(X: Pose | Vector | None, name: str) -> Pose:
+def _pose(X: Pose | Vector | None, name: str, sensor: str) -> Pose:
     R, p = (X.R, X.p) if isinstance(X, Pose) else (None, X)
     rotation: Any = parameters(R, f"{name}.R", np.eye(3))
     position: Any = parameters(p, f"{name}.p", np.zeros(3))
-    return Pose(rotation, position)
+    return arguments.pose_parameter(Pose(rotation, position), name, f"of sensor {sensor!r}")
 
 
 def _frame(x: str | None, what: str, sensor: str) -> str | None:

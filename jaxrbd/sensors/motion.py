@@ -52,7 +52,7 @@ def imu(model: Model, q: Array | Kinematics, v: Array, a: Array, frame: str | in
     if body < 0:  # X.X_RF.R is the rotation of the frame in the world
         still = jnp.zeros(3, model.dtype)
         return ImuReading(inverse_rotate(X.X_RF.R, -model.gravity), still)
-    # A world that accelerates upwards adds the negative gravity to every body.
+    # An upward acceleration of the world adds the negative gravity to the accelerations of bodies.
     V, A = motions(model, kinematics, v, a, from_linear(-model.gravity))
     V_F = inverse_transform_motion(X_BF, V[body])
     A_F = inverse_transform_motion(X_BF, A[body])

@@ -24,8 +24,8 @@ class Noise(eqx.Module):
     - `resolution`: the difference between two successive values that the sensor can return, more
       than 0, or None for a sensor without quantisation (default).
 
-    Each is () for all values of the sensor, or has the shape of the measured array; the units are
-    those of the sensor. All fields are leaves, so with `vmap` each environment has its own bias.
+    Each field is () for all values of the sensor, or has the shape of the measured array, in the
+    units of the sensor. All fields are leaves, so with `vmap` each environment has its own bias.
     Raises ArgumentError for a parameter that is not finite, a negative standard deviation and a
     resolution that is not positive. Only shapes and dtypes of traced parameters are checked: a
     negative standard deviation or resolution acts as its absolute value, and the resolution 0
@@ -55,13 +55,13 @@ class Noise(eqx.Module):
             self.resolution = step
 
     def __call__(self, key: PRNGKeyArray, x: ArrayLike) -> Float[Array, "..."]:
-        """The measured values for the exact values x: noisy, then rounded to the resolution.
+        """The measured values for the exact values x, with the shape of x.
 
         `key`: a key of `jax.random`, another one for each measurement. The result is
-        `x + bias + std n`, where n is normal with unit variance and independent for each entry of
-        x. It is rounded to the nearest multiple of the resolution. The derivative of the rounding
-        is zero. Raises ArgumentError if x does not consist of floats, and if a field has neither
-        the shape () nor the shape of x. Traced values of x are not checked: NaN stays NaN.
+        `x + bias + std n`, rounded to the nearest multiple of the resolution, if there is one. Here
+        n is normal with unit variance and independent for each entry of x. The derivative of the
+        rounding is zero. Raises ArgumentError if x does not consist of floats, and if a field has
+        neither the shape () nor the shape of x. Traced values of x are not checked: NaN stays NaN.
         """
         return _measured(self, arguments.typed_keys(key, "key", 0), arguments.as_array(x, "x"))
 

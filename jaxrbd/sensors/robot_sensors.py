@@ -107,7 +107,7 @@ class RobotSensors(eqx.Module):
 
     @property
     def size(self) -> int:
-        """The number of values of all readings together."""
+        """The number of entries of all readings together."""
         return sum(sensor.width for sensor in self.sensors)
 
     def chosen(self, names: Sequence[str]) -> RobotSensors:
@@ -148,7 +148,7 @@ class RobotSensors(eqx.Module):
         """The readings with normal errors, whose standard deviations are `noise` of the sensors.
 
         - `key`: a key of `jax.random`, another one for each measurement;
-        - `readings` (..., size): the result of a call, or several of them.
+        - `readings` (..., size): the result of a call, or the results of several calls.
 
         The shape and the dtype of the readings are checked, also while JAX traces. Their values are
         not checked: a reading that is NaN stays NaN. The standard deviations are static. Raises
@@ -214,7 +214,7 @@ class RobotSensors(eqx.Module):
             if given[name] is not None and not isinstance(given[name], kind):
                 raise ArgumentError(f"{name} is {given[name]!r}, expected {kind.__name__} or None")
         for sensor in self.sensors:
-            for argument in _needs(sensor):
+            for argument in _required_arguments(sensor):
                 if given[argument] is None:
                     raise ArgumentError(
                         f"{argument} is missing, which sensor {sensor.name!r} needs to measure "
@@ -237,7 +237,7 @@ def _pairs(left_out: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     return tuple((name, reason) for name, reason in pairs)
 
 
-def _needs(sensor: Sensor) -> tuple[str, ...]:
+def _required_arguments(sensor: Sensor) -> tuple[str, ...]:
     """The arguments of a call that a sensor needs, besides the state."""
     quantity = sensor.quantity
     if isinstance(sensor, ActuatorSensor) or quantity == "actuator_force":
@@ -278,13 +278,14 @@ class _State:
     def motions(self) -> tuple[Array, Array]:
         """The velocities of the bodies, and the accelerations minus gravity, in the body frames.
 
-        A world that accelerates upwards adds the negative gravity to every body.
+        An upward acceleration of the world adds the negative gravity to the acceleration of each
+        body.
         """
         a = jnp.zeros_like(self.v) if self.a is None else self.a
         return motions(self.model, self.kinematics, self.v, a, from_linear(-self.model.gravity))
 
     def motions_at(self, places: Places) -> tuple[Array, Array]:
-        """The velocities, and the accelerations minus gravity, of places, (n, 6) in their axes."""
+        """The velocities and the accelerations minus gravity of n places, (n, 6), in their axes."""
         V, A = self.motions
         zero = jnp.zeros(6, self.model.dtype)
         upwards = from_linear(-self.model.gravity)
@@ -325,19 +326,20 @@ def _readings(
     kinematics = forward_kinematics.unchecked(model, q)
     parts = parts or _Parts(None, None, None)
     state = _State(model, kinematics, v, a, f_ext, parts, control, time)
+    # The entries in the order of classes and quantities, and the index of each entry in the result.
     found, order = [jnp.zeros(0, model.dtype)], [np.zeros(0, int)]
-    ends = np.cumsum([0, *(sensor.width for sensor in sensors.sensors)])
+    starts = np.cumsum([0, *(sensor.width for sensor in sensors.sensors)])
     for kind, read in _READERS.items():
         for quantity, width in kind.widths.items():
-            places = [
+            index = [
                 i
                 for i, sensor in enumerate(sensors.sensors)
                 if type(sensor) is kind and sensor.quantity == quantity
             ]
-            if places:
-                values = read(state, [sensors.sensors[i] for i in places], quantity)
+            if index:
+                values = read(state, [sensors.sensors[i] for i in index], quantity)
                 found.append(jnp.reshape(values, -1))
-                order.append((ends[places][:, None] + np.arange(width)).reshape(-1))
+                order.append((starts[index][:, None] + np.arange(width)).reshape(-1))
     readings = take_rows(jnp.concatenate(found), np.argsort(np.concatenate(order)))
     cutoff = np.repeat(
         [sensor.cutoff for sensor in sensors.sensors], [sensor.width for sensor in sensors.sensors]
@@ -471,6 +473,7 @@ def _read_tendons(state: _State, sensors: Sequence[Any], quantity: str) -> Array
         others = () if state.parts.tendons is None else state.parts.tendons.names
         for sensor in sensors:
             _index_of(sensor, sensor.tendon, [*dict.fromkeys([*driven_names, *others])], "tendon")
+        # For each actuator the name of its tendon, or None.
         driven = [
             driven_names[i - first] if first <= i < first + len(driven_names) else None
             for i in actuators.outputs
@@ -532,9 +535,12 @@ def _read_subtrees(state: _State, sensors: Sequence[Any], quantity: str) -> Arra
     )
     members, link_inertia = np.array(members, bool), jnp.stack(link_inertias)
 
-    def total(of_bodies: Array, of_links: Array) -> Array:
-        """The sums over the subtrees of quantities in axes of the world."""
-        return matmul(jnp.asarray(members, model.dtype), of_bodies) + of_links
+    def total(body_values: Array, link_values: Array) -> Array:
+        """The values of the bodies in each subtree and of its other links, added up.
+
+        The values are in axes of the world, about the first root.
+        """
+        return matmul(jnp.asarray(members, model.dtype), body_values) + link_values
 
     inertia = total(transform_inertia(X_B, model.inertia), transform_inertia(X_L, link_inertia))
     # A subtree without mass is at the origin of its link.
@@ -544,7 +550,7 @@ def _read_subtrees(state: _State, sensors: Sequence[Any], quantity: str) -> Arra
     (V, A), (V_L, A_L) = state.motions, state.motions_at(links)
     if quantity in ("force", "torque"):
         forces = inertial_force(model.inertia, V, A)
-        of_links = transform_force(X_L, inertial_force(link_inertia, V_L, A_L))
+        link_forces = transform_force(X_L, inertial_force(link_inertia, V_L, A_L))
         if state.f_ext is not None:
             forces = forces - state.f_ext
             # For a link that is a part of a body, the external force on the body acts on the link.
@@ -552,11 +558,11 @@ def _read_subtrees(state: _State, sensors: Sequence[Any], quantity: str) -> Arra
             on_body = rows_or_world(
                 transform_force(X_B, state.f_ext), links.bodies, jnp.zeros(6, model.dtype)
             )
-            of_links = of_links - jnp.where(is_part_of_body, on_body, 0)
+            link_forces = link_forces - jnp.where(is_part_of_body, on_body, 0)
         _, X_P = places_from_first_root(
             model, kinematics, [x.frame for x in sensors], _stack([x.X_FP for x in sensors], model)
         )
-        wrench = inverse_transform_force(X_P, total(transform_force(X_B, forces), of_links))
+        wrench = inverse_transform_force(X_P, total(transform_force(X_B, forces), link_forces))
         return wrench[:, :3] if quantity == "force" else wrench[:, 3:]
     momentum = total(
         transform_force(X_B, apply_inertia(model.inertia, V)),
@@ -569,9 +575,9 @@ def _read_subtrees(state: _State, sensors: Sequence[Any], quantity: str) -> Arra
 
 
 def _members(model: Model, sensor: SubtreeSensor, body: int) -> tuple[np.ndarray, Array]:
-    """Whether each body is in the subtree, (nb,), and the inertia (10,) of other links.
+    """Whether each body is in the subtree, (nb,), and the inertia (10,) of the other links.
 
-    The other links of the subtree are parts of a body, or they are fixed to the world. Their
+    The other links of the subtree are only a part of a body, or they are fixed to the world. The
     inertia is in the frame of the sensor.
     """
     supports = np.array(model.topology.supports, bool)
@@ -620,7 +626,7 @@ def _read_state(state: _State, sensors: Sequence[Any], quantity: str) -> Array:
     return jnp.broadcast_to(value, (len(sensors),))
 
 
-# The functions that read all sensors of one class with one quantity.
+# For each class, the function that reads all sensors of the class with one quantity.
 _READERS: Mapping[type[Sensor], Callable[[_State, Sequence[Any], str], Array]] = {
     FrameSensor: _read_frames,
     JointSensor: _read_joints,

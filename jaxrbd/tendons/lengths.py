@@ -5,10 +5,10 @@ straight lines are one batch, and all other lines are another batch, so the size
 not depend on the number of tendons.
 
 The moment arms need no derivative of the kinematics. The derivative of the length of a line with
-respect to one end is a vector, which counts as a force at this end. This force has a wrench about
-the origin. The products of the wrench with the columns of the Jacobian are a part of the row of
-moment arms of the tendon. The length does not change if both ends and the shape move together. So
-the wrench on the shape is minus the sum of the wrenches on the ends.
+respect to one end is a vector, which counts as a force at this end. The products of the wrench of
+this force with the columns of the Jacobian are a part of the row of moment arms of the tendon. The
+length does not change if both ends and the shape move together. So the wrench on the shape is minus
+the sum of the wrenches on the ends. All wrenches are about the origin of the first root body.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from .wrapping import Line, straight_line, wrapped_line
 
 
 class _Lines(NamedTuple):
-    """The lines of all spatial tendons; n lines of one kind.
+    """n lines of spatial tendons: all straight lines, or all lines past shapes.
 
     - `tendon` (n,): the index of the tendon of each line;
     - `branch` (n,): the index of the branch, among the branches of all tendons;
-    - `ends` (n, 2): the indices of the places of both ends.
+    - `ends` (n, 2): the indices of the places of both ends; see `_Layout` for places.
     """
 
     tendon: np.ndarray
@@ -53,9 +53,10 @@ class _Lines(NamedTuple):
 
 
 class _Wraps(NamedTuple):
-    """The shapes of n lines.
+    """The shapes of n lines; see `_Layout` for places.
 
-    - `place` (n,): the place of each shape; `side` (n,): the place of the side point, or -1;
+    - `place` (n,): the index of the place of each shape; `side` (n,): the index of the place of
+      the side point, or -1 without a side point;
     - `is_sphere` (n,): whether each shape is a sphere, not a cylinder; `radius`: the radii in m, a
       list;
     - `inside`: for each line `Wrap.side_is_inside`, a list.
@@ -69,12 +70,12 @@ class _Wraps(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """The parts of all tendons.
+    """The places, the lines and the shapes of all spatial tendons.
 
     - `frames`, `R`, `p`: three lists, with the frame of each place and the pose of the place in
       this frame. A place is a point of a path, a shape or a side point;
-    - `straight`, `wrapped`: the lines; `wraps`: the shapes of `wrapped`;
-    - `divisors`: one value per branch, a list.
+    - `straight`: the straight lines; `wrapped`: the lines past shapes; `wraps`: these shapes;
+    - `divisors`: a list with the divisor of each branch, by which its length is divided.
     """
 
     frames: list[str | None]
@@ -91,9 +92,10 @@ def _layout(tendons: Sequence[Tendon]) -> _Layout:
     R: list[Any] = []
     p: list[Any] = []
     divisors: list[Any] = []
+    # Rows of (tendon, branch, place of the first end, place of the last end).
     straight: list[tuple[int, int, int, int]] = []
     wrapped: list[tuple[int, int, int, int]] = []
-    shapes: list[tuple[int, int, bool]] = []
+    shapes: list[tuple[int, int, bool]] = []  # (place, place of the side point, is a sphere)
     radius: list[Any] = []
     inside: list[bool | None] = []
 
@@ -143,7 +145,10 @@ def _layout(tendons: Sequence[Tendon]) -> _Layout:
 
 
 class LengthsAndArms(NamedTuple):
-    """The lengths (n,) of n tendons in m, and their derivatives (n, nv) in the tangent space."""
+    """The lengths (n,) of n tendons in m, and their derivatives (n, nv) in the tangent space.
+
+    The length of a `RotationAngle` is in rad.
+    """
 
     lengths: Float[Array, " n"]
     moment_arms: Float[Array, "n nv"]
@@ -161,13 +166,14 @@ def lengths_and_arms(
     total = jnp.zeros(len(tendons), model.dtype)
     arms = jnp.zeros((len(tendons), model.nv), model.dtype)
     if any(isinstance(tendon, FixedTendon) for tendon in tendons):
-        by_q, by_v = _coefficients(model, tendons)
-        total = total + matmul(by_q, joint_coordinates(model, kinematics.q))
-        arms = arms + independent_joint_force(model, kinematics.q, by_v.T).T
+        q_coefficients, joint_arms = _coefficients(model, tendons)
+        total = total + matmul(q_coefficients, joint_coordinates(model, kinematics.q))
+        arms = arms + independent_joint_force(model, kinematics.q, joint_arms.T).T
     if any(isinstance(tendon, RotationAngle) for tendon in tendons):
-        angles, by_v = _rotation_angles(model, tendons, joint_coordinates(model, kinematics.q))
+        coordinates = joint_coordinates(model, kinematics.q)
+        angles, joint_arms = _rotation_angles(model, tendons, coordinates)
         total = total + angles
-        arms = arms + independent_joint_force(model, kinematics.q, by_v.T).T
+        arms = arms + independent_joint_force(model, kinematics.q, joint_arms.T).T
     lines = _line_wrenches(model, tendons, kinematics)
     if lines is None:
         return LengthsAndArms(total, arms)
@@ -178,11 +184,11 @@ def lengths_and_arms(
 
 
 class _LineWrenches(NamedTuple):
-    """The lines of n tendons, with m wrenches.
+    """The lengths of the spatial tendons among n tendons, and the m wrenches of their lines.
 
-    - `lengths` (n,): the lengths of spatial tendons, zero for others;
-    - `wrenches` (m, 6): forces and moments on links if each spatial tendon pushes its ends apart
-      with 1 N; about the first root, in axes of the world;
+    - `lengths` (n,): zero for other tendons;
+    - `wrenches` (m, 6): the derivatives of the lengths as forces and moments on links, as if each
+      spatial tendon pushed its ends apart with 1 N; about the first root, in axes of the world;
     - `owners` (m,): the tendon of each wrench; `bodies` (m,): its body, -1 for the world.
     """
 
@@ -195,7 +201,7 @@ class _LineWrenches(NamedTuple):
 def _line_wrenches(
     model: Model, tendons: Sequence[Tendon], kinematics: Kinematics
 ) -> _LineWrenches | None:
-    """The lines of spatial tendons; None if there are none."""
+    """The lengths and wrenches of spatial tendons, or None if no tendon is spatial."""
     layout = _layout(tendons)
     if not layout.frames:
         return None
@@ -227,7 +233,10 @@ def _line_wrenches(
 def wrenches_on_bodies(
     model: Model, tendons: Sequence[Tendon], kinematics: Kinematics, tensions: Float[Array, " n"]
 ) -> Float[Array, "nb 6"]:
-    """The wrenches (nb, 6) of spatial tendons on the bodies, as `f_ext` of `rnea`."""
+    """The wrenches (nb, 6) of spatial tendons on the bodies, as `f_ext` of `rnea`.
+
+    `tensions` (n,) in N: a positive tension pulls.
+    """
     lines = _line_wrenches(model, tendons, kinematics)
     if lines is None:
         return jnp.zeros((model.nb, 6), model.dtype)
@@ -246,13 +255,14 @@ def rows_of_wrenches(
     n: int,
     fixed: np.ndarray | None = None,
 ) -> Float[Array, "n nv"]:
-    """The generalized forces (n, nv) of m wrenches: row i is the sum over the wrenches of row i.
+    """The generalized forces (n, nv) of n groups of wrenches, m wrenches in all.
 
-    - `owners` (m,): the row of each wrench; `bodies` (m,): its body, -1 for the world;
+    - `owners` (m,): the group of each wrench, which is its row of the result; `bodies` (m,): the
+      body of each wrench, -1 for the world;
     - `wrenches` (m, 6): force and moment about the first root, in axes of the world;
-    - `fixed` (n, nb): for each row the bodies whose joints are left out, by default none.
+    - `fixed` (n, nb): for each group the bodies whose joints are left out, by default none.
     """
-    # One wrench per row and body, then one row of the result.
+    # First the sum of the wrenches of each group on each body, then the sum over the bodies.
     pairs, index = np.unique(np.stack([owners, bodies]), axis=1, return_inverse=True)
     wrenches = _sums(wrenches, index.ravel(), pairs.shape[1])
     columns = dof_columns(model, first_root_centred(model, kinematics))
@@ -265,7 +275,10 @@ def rows_of_wrenches(
 
 
 def _coefficients(model: Model, tendons: Sequence[Tendon]) -> tuple[Array, Array]:
-    """The coefficients of fixed tendons: (n, nq_joint) and (n, nv_joint)."""
+    """The coefficients of fixed tendons, for the coordinates and velocities of all joints.
+
+    Their shapes are (n, nq_joint) and (n, nv_joint); the rows of other tendons are zero.
+    """
     fixed = [(i, t) for i, t in enumerate(tendons) if isinstance(t, FixedTendon)]
     rows = np.repeat([i for i, _ in fixed], [len(t.joints) for _, t in fixed])
     columns = scalar_joints(model, [joint for _, tendon in fixed for joint in tendon.joints])
@@ -283,7 +296,10 @@ def _coefficients(model: Model, tendons: Sequence[Tendon]) -> tuple[Array, Array
 def _rotation_angles(
     model: Model, tendons: Sequence[Tendon], coordinates: Array
 ) -> tuple[Array, Array]:
-    """The angles (n,) of spherical joints, and their derivatives (n, nv_joint)."""
+    """The angles (n,) of spherical joints, and their derivatives (n, nv_joint).
+
+    `coordinates`: of all joints. The rows of tendons of other kinds are zero.
+    """
     found = [(i, t) for i, t in enumerate(tendons) if isinstance(t, RotationAngle)]
     rows = np.array([i for i, _ in found])
     places = ball_indices(model, [tendon.joint for _, tendon in found])
@@ -298,7 +314,7 @@ def _rotation_angles(
 
 def _sums(x: Float[Array, "m ..."], index: np.ndarray, n: int) -> Float[Array, "n ..."]:
     """The n sums of rows of x, where row j belongs to the sum `index[j]`."""
-    # For each sum the list of its rows, filled with m, the index of a row of zeros.
+    # Row i of `rows` lists the rows of the sum i, then m, the index of an appended row of zeros.
     m = len(index)
     order, counts = np.argsort(index, kind="stable"), np.bincount(index, minlength=n)
     places = np.arange(m) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -325,8 +341,8 @@ def _wrapped_lines(model: Model, X: Pose, layout: _Layout) -> Line:
     operands = [local(lines.ends[:, 0]), local(lines.ends[:, 1]), radius, wraps.is_sphere]
     if np.any(wraps.side >= 0):
         operands += [local(wraps.side), wraps.side >= 0]
-    # 1 and 0: known to be inside or outside; -1: not known. Only lines whose side point may be
-    # inside need an iteration, so these lines are a separate batch.
+    # For each side point 1 if it is known to be inside, 0 if it is known to be outside, else -1.
+    # Only lines whose side point may be inside need an iteration, so they are a separate batch.
     inside = np.array([-1 if x is None else x for x in wraps.inside], int)
     parts, order = [], [np.flatnonzero(inside), np.flatnonzero(inside == 0)]
     for index, more in zip(order, ([inside], [])):

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from ..errors import ArgumentError
 from ..model import arguments
-from ..model.joints_by_name import parameters
+from ..model.joints_by_name import parameters, required_parameters
 from ..model.names import require_frame_name
 from ..model.shapes import Cylinder, Sphere, Vector
 from ..spatial import Pose
@@ -22,7 +22,7 @@ class PathPoint(eqx.Module):
     """A point through which a tendon passes.
 
     - `frame`: the name of a frame of the model, or None for the world;
-    - `position` (3,) in m, in the frame; by default the origin of the frame.
+    - `position` (3,) in m, finite, in the frame; by default the origin of the frame.
     """
 
     frame: str | None = eqx.field(static=True)
@@ -32,6 +32,7 @@ class PathPoint(eqx.Module):
         require_frame_name(frame, "frame")
         self.frame = frame
         self.position = parameters(position, "position", np.zeros(3))
+        arguments.require(self.position, np.isfinite, "position", "finite")
 
 
 class Wrap(eqx.Module):
@@ -43,17 +44,17 @@ class Wrap(eqx.Module):
     - `X_FS`: the pose of the shape in this frame, or only the position (3,) in m; by default the
       identity;
     - `side`: a `PathPoint` or the name of a frame, which selects the path around the shape. By
-      default, the path is the shorter one. A side point is inside if its distance from the center
-      is less than the radius, also for a cylinder. With a point inside, a tendon that would miss
-      the shape bends towards the shape and touches it. With a point outside, the path is the
-      longer one if the direction from the center to the point is between the directions opposite
-      to the two ends of the path. For a sphere, the point is first projected onto the plane of the
-      center and both ends.
+      default, the path is the shorter one. The side point is inside if its distance from the center
+      is less than the radius, also for a cylinder. With a side point inside, a tendon that would
+      miss the shape bends towards the shape and touches it. With a side point outside, the path is
+      the longer one if the direction from the center to the side point is between the directions
+      opposite to the two ends of the path. For a sphere, the side point is first projected onto the
+      plane of the center and both ends.
 
-    The attribute `side_is_inside` states whether the point is closer to the center than the radius.
-    It is True or False if the point is in the `frame` of the shape and no value is traced. It does
-    not change if a value is changed later. Without a `side` it is False. In other cases it is None,
-    and each program computes it for each state. A known value makes the programs smaller.
+    The attribute `side_is_inside` states whether the side point is inside; without a `side` it is
+    False. The constructor computes it if the side point is in the `frame` of the shape and no value
+    is traced; later changes of values do not change it. Otherwise it is None, and the compiled
+    program tests the side point in each state, which makes the program larger.
     """
 
     shape: Sphere | Cylinder
@@ -95,10 +96,10 @@ class Wrap(eqx.Module):
 
 
 class Pulley(eqx.Module):
-    """The end of a branch of a tendon. The next branch begins at the next point of the path.
+    """The end of a branch of a tendon; pulleys divide a path into branches.
 
-    `divisor` (), more than 0: the length of the next branch, up to the next pulley, is divided by
-    the divisor, and so is its tension.
+    The next branch begins at the next point of the path. `divisor` (), finite and more than 0: the
+    length and the tension of the next branch are divided by it.
     """
 
     divisor: Float[arguments.Parameter, ""]
@@ -124,8 +125,8 @@ class FixedTendon(eqx.Module):
     - `joints`: the names of n joints with one degree of freedom, n of at least 1. None if
       `coefficients` is a mapping.
 
-    Raises ArgumentError if no joint is named, and if `coefficients` is a mapping and `joints` is
-    not None.
+    Raises ArgumentError if no joint is named, if a coefficient is not finite, and if `coefficients`
+    is a mapping and `joints` is not None.
     """
 
     name: str = eqx.field(static=True)
@@ -145,16 +146,17 @@ class FixedTendon(eqx.Module):
         self.name, self.joints = _checked_name(name), arguments.names(joints, "joints")
         if not self.joints:
             raise ArgumentError(f"tendon {name!r} has no joints, expected one or more")
-        self.coefficients = parameters(coefficients, "coefficients", np.zeros(len(self.joints)))
+        self.coefficients = required_parameters(coefficients, "coefficients", (len(self.joints),))
+        arguments.require(self.coefficients, np.isfinite, "coefficients", "finite")
 
 
 class RotationAngle(eqx.Module):
     """The angle of the rotation of a spherical joint, from 0 to pi, in place of a length.
 
     The limits of `Tendons` limit the rotation: `Tendons([RotationAngle("cone", "ball")],
-    limits=[[-inf, 1.0]])` keeps the angle between the present rotation and the identity, about any
-    axis, below 1 rad. The units of `Tendons` have rad in place of m, and N m in place of N. At the
-    angle 0 the derivatives are zero, because the axis is not unique there.
+    limits=[[-inf, 1.0]])` keeps the angle between the rotation of the joint and the identity, about
+    any axis, below 1 rad. At the angle 0 the derivatives are zero, because the axis is not unique
+    there.
 
     - `name`: a name for messages;
     - `joint`: the name of a spherical joint or of a free-flyer.
@@ -175,11 +177,11 @@ class SpatialTendon(eqx.Module):
     """A tendon along the shortest path over points, past spheres and around cylinders.
 
     - `name`: a name for messages;
-    - `path`: `PathPoint`s, `Wrap`s between two of them, and `Pulley`s, each before a branch; a path
+    - `path`: `PathPoint`s, `Wrap`s between two `PathPoint`s, and `Pulley`s between branches; a path
       may begin with a pulley. The name of a frame stands for the origin of the frame.
 
-    A branch has at least two points. Raises ArgumentError, which names the tendon and the place in
-    the path, for another path. Source: MuJoCo, XML reference, tendon/spatial.
+    Each branch has at least two points. Raises ArgumentError, which names the tendon and the place
+    in the path, for another path. Source: MuJoCo, XML reference, tendon/spatial.
     """
 
     name: str = eqx.field(static=True)

@@ -25,7 +25,7 @@ from ..model.joints_by_name import parameters, polynomials, ranges
 from .lengths import LengthsAndArms, lengths, lengths_and_arms, wrenches_on_bodies
 from .paths import FixedTendon, RotationAngle, SpatialTendon, Tendon
 
-# The properties of tendons that act, besides `rest`.
+# The properties that act on the robot. `rest` acts only with a stiffness.
 _LAWS = ("stiffness", "damping", "friction", "armature", "limits")
 
 
@@ -49,10 +49,10 @@ class Tendons(eqx.Module):
     - `armature` (n,) in kg: the inertia that moves with the rate of the length;
     - `limits` (n, 2) in m: the least and the largest length; they may be infinite.
 
-    The units are for spatial tendons. All properties are leaves of the pytree. Raises
-    ArgumentError for a wrong shape, a value that is NaN, a stiffness, damping, friction or armature
-    that is negative or infinite, and a lower bound above the upper bound. The coefficients of a
-    polynomial stiffness may be negative, except c_0. Source: MuJoCo, chapter "Computation", on
+    For a `RotationAngle`, read rad for m and N m for N. All properties are leaves of the pytree.
+    Raises ArgumentError for a wrong shape, a value that is NaN, a stiffness, damping, friction or
+    armature that is negative or infinite, and a lower bound above the upper bound. The coefficients
+    of a polynomial stiffness may be negative, except c_0. Source: MuJoCo, chapter "Computation", on
     tendons and polynomial forces, and XML reference, tendon.
     """
 
@@ -119,8 +119,8 @@ class Tendons(eqx.Module):
     def only_acting(self) -> Tendons:
         """The tendons with a stiffness, damping, friction or armature above zero, or a limit.
 
-        Robots of files often have many other tendons, which only actuators pull. The result makes
-        smaller programs. Raises ArgumentError for a traced property.
+        Robots from files often have many other tendons, which only actuators pull. Programs are
+        smaller without them. Raises ArgumentError for a traced property.
         """
         acts = np.zeros(len(self.tendons), bool)
         laws = {name: getattr(self, name) for name in _LAWS if getattr(self, name) is not None}
@@ -251,14 +251,15 @@ def tendon_dynamics(
 ) -> Float[Array, " nv"]:
     """The acceleration (nv,) of a robot with the springs, damping and armature of its tendons.
 
-    Other arguments as for `forward_dynamics`. The friction and the limits of the tendons do not
-    act; they act in `contact.contact_step`. With the moment arms J and the armature A, the equation
+    Other arguments as for `forward_dynamics`. The friction and the limits of the tendons act only
+    in `contact.contact_step`. With the moment arms J and the armature A, the equation
     is
 
         (M + J^T A J) a + bias + J^T A dJ/dt v = tau - J^T tension.
 
     Errors as for `Tendons.lengths`.
     """
+    arguments.require_type(tendons, "tendons", Tendons)
     kinematics = forward_kinematics.unchecked(model, q)
     motion = equation_of_motion(model, kinematics, v, f_ext)
     found = lengths_and_arms(model, tendons.tendons, kinematics)
@@ -287,7 +288,10 @@ def armature_terms(
     v: Float[Array, " nv"],
     J: Float[Array, "n nv"],
 ) -> ArmatureTerms | None:
-    """The terms of the armature at a state, or None without armature; `J`: the moment arms."""
+    """The terms of the armature at a state, or None without armature.
+
+    `J` (n, nv): the moment arms at q.
+    """
     if tendons.armature is None:
         return None
     known = arguments.known(tendons.armature)

@@ -17,9 +17,9 @@ is less than the radius, also for a cylinder. There are three cases:
 
 - Without a side point, the path goes around the disk on the shorter side, if the straight line
   crosses the disk.
-- With a side point outside, the path is the same, except in one case: if the direction from the
-  center to the side point is between the directions opposite to the two points, the path goes
-  around the longer side.
+- With a side point outside, the path is the same as without it, except in one case: if the
+  direction from the center to the side point is between the directions opposite to the two points,
+  the path goes around the longer side.
 - With a side point inside, the path does not go around the disk. Instead, where the straight line
   misses the disk, the path bends and touches the disk in the point where both parts of the path
   have the same angle to the normal of the disk.
@@ -100,8 +100,8 @@ def wrapped_line(
     if side is not None and has_side is not None and inside is not None:
         found = _square(lax.stop_gradient(side)) < radius * radius
         bends = has_side & jnp.where(inside < 0, found, inside > 0)
-    of_sphere, rise = _axes_of_sphere(x_0, x_1, bends)
-    axes = jnp.where(is_sphere, of_sphere, np.eye(2, 3, dtype=x_0.dtype))
+    sphere_axes, rise = _axes_of_sphere(x_0, x_1, bends)
+    axes = jnp.where(is_sphere, sphere_axes, np.eye(2, 3, dtype=x_0.dtype))
     rise = jnp.where(is_sphere, rise, 0)
     a, b = matmul(axes, x_0), matmul(axes, x_1)
     height = jnp.where(is_sphere, 0, x_1[2] - x_0[2])
@@ -120,6 +120,7 @@ def wrapped_line(
     along_axis = jnp.stack([jnp.zeros_like(height)] * 2 + [height])
 
     def force(by_end: Array, rise_by_end: Array, sign: int) -> Array:
+        """The derivative (3,) of the length with respect to one end."""
         in_plane = matmul(by_end, axes)
         return (planar * (in_plane + rise_by_end * rise) + sign * along_axis) / length
 
@@ -141,11 +142,11 @@ def _axes_of_sphere(x_0: Array, x_1: Array, bends: Array | None = None) -> tuple
     """Two axes (2, 3) of the plane through the center and both points; x_0 is on the first axis.
 
     For points in line with the center, any plane through this line is right. The second result (3,)
-    is the displacement of x_1 from this plane. It is zero for points in line, but its derivatives
-    are not. The length of a path around the disk has a kink for points in line, so points count as
-    in line only within rounding errors. For a path with the side point inside (`bends`), the length
-    is smooth, and points near the line count as in line too. The displacement then gives the first
-    derivatives of the forces.
+    is the displacement of x_1 from the plane. It is zero at points in line, but its derivatives are
+    not zero: from them, the forces of a path with the side point inside (`bends`) get their first
+    derivatives. The length of such a path is smooth, so points near a line through the center count
+    as in line too. The length of a path around the disk has a kink for points in line, so there
+    points count as in line only within rounding errors.
     """
     eps = jnp.finfo(x_0.dtype).eps
     l, l_1 = _length(x_0), _length(x_1)
@@ -154,6 +155,7 @@ def _axes_of_sphere(x_0: Array, x_1: Array, bends: Array | None = None) -> tuple
     sine = _length(normal)
     least = 64 * eps if bends is None else jnp.where(bends, jnp.sqrt(eps), 64 * eps)
     spans_plane = sine > least * l * l_1
+    # `other`: a unit vector orthogonal to `first`, the normal of the plane for points in line.
     largest = jnp.arange(3) == jnp.argmax(jnp.abs(first))
     other = cross(first, jnp.where(largest, 0, jnp.ones_like(first)))
     other = other / jnp.where(l > 0, norm(jnp.where(l > 0, other, 1)), 1)
@@ -178,7 +180,8 @@ def _outer_path(
     sense = jnp.where(psi <= jnp.pi, 1, -1)
     used = _square(_nearest_point(a, b)) < r * r
     if side is not None and has_side is not None:
-        # The shorter path passes all directions between a and b.
+        # The shorter path passes the directions between a and b. The path becomes the longer one if
+        # the direction of the side point is between -a and -b.
         sine = _cross(a, b)
         is_opposite = (sine * _cross(a, side) < 0) & (sine * _cross(side, b) < 0) & has_side
         sense = jnp.where(is_opposite, -sense, sense)
@@ -215,9 +218,9 @@ def _inner_path(a: Array, b: Array, r: Array, inside: Array) -> _Path:
     phi = phi - _mismatch(phi, l_a, l_b, r, psi) / slope
     point = r / l_a * (jnp.cos(phi) * a + sense * jnp.sin(phi) * _quarter_turn(a))
     (d_a, by_a), (d_b, by_b) = ((_length(x - point), x - point) for x in (a, b))
-    # The second derivatives of the length for points in line, where phi and psi are 0: the sum of
-    # both parts is least for r phi = (a_1 / h_a + b_1 / h_b) / k, with the heights h of the points
-    # above the disk.
+    # The second derivatives of the length for points in line, where phi and psi are 0. For points
+    # at the small distances a_1 and b_1 from this line, and at the heights h above the disk, the
+    # length is least at r phi = (a_1 / h_a + b_1 / h_b) / k.
     h_a, h_b = l_a - r, l_b - r
     k = 2 / r + 1 / h_a + 1 / h_b
     rise_a, rise_b = -1 / (h_a * h_b * k), (1 - 1 / (h_b * k)) / h_b
@@ -225,9 +228,9 @@ def _inner_path(a: Array, b: Array, r: Array, inside: Array) -> _Path:
 
 
 def _touching_angle(l_a: Array, l_b: Array, r: Array, psi: Array) -> Array:
-    """The angle from a to the touching point: Newton's method in a bracket.
+    """The angle phi from a to the touching point, by Newton's method in a bracket.
 
-    The mismatch of the angles to the normal increases with phi, and is zero between 0 and psi.
+    `_mismatch` increases with phi, and is zero between 0 and psi.
     """
 
     def body(state):
@@ -247,8 +250,8 @@ def _touching_angle(l_a: Array, l_b: Array, r: Array, psi: Array) -> Array:
         *_, count, change = state
         return (count < _MAX_ITERATIONS) & (change > enough)
 
-    # The start is exact if a and b are close to the disk, where its border is nearly straight: the
-    # heights of a and b above the border divide the angle.
+    # The start divides the angle in the ratio of the heights of a and b above the disk. It is exact
+    # if a and b are close to the disk, where the border of the disk is nearly straight.
     start = psi * (l_a - r) / (l_a - r + l_b - r)
     state = start, jnp.zeros_like(psi), psi, jnp.zeros((), jnp.int32), jnp.ones_like(psi)
     return lax.while_loop(unfinished, body, state)[0]
@@ -256,7 +259,6 @@ def _touching_angle(l_a: Array, l_b: Array, r: Array, psi: Array) -> Array:
 
 def _mismatch(phi: Array, l_a: Array, l_b: Array, r: Array, psi: Array) -> Array:
     """The difference of the angles between the normal of the disk and the lines to a and to b."""
-
     (x, y), (u, w) = (
         (l * jnp.cos(angle) - r, l * jnp.sin(angle)) for l, angle in ((l_a, phi), (l_b, psi - phi))
     )

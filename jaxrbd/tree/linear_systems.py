@@ -40,8 +40,8 @@ from .gpu.products import (
     backward_by_products,
     forward_by_products,
     in_one_batch,
+    matrix_times_rows,
     poses_in_roots,
-    rows_by,
 )
 from .passes import (
     backward_pass_of_batch,
@@ -257,7 +257,7 @@ def _forward_solver(topology: Topology, transform: _Transform):
 
     def product(X, b):
         if transform is _SAME_FRAME:
-            return rows_by(_supports(topology).T, b)
+            return matrix_times_rows(_supports(topology).T, b)
         return forward_by_products(topology, transform.to_child, X, b)
 
     def paths(X, b):
@@ -282,7 +282,7 @@ def _backward_solver(topology: Topology, transform: _Transform):
 
     def product(X, f):
         if transform is _SAME_FRAME:
-            return rows_by(_supports(topology), f)
+            return matrix_times_rows(_supports(topology), f)
         return backward_by_products(topology, transform.to_parent, X, f)
 
     def paths(X, f):

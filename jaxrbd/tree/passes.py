@@ -58,8 +58,8 @@ def backward_pass(
     """Backward pass, from the leaves to the root: each node adds a row to the row of its parent.
 
     `addend_i, output_i = step(row_i, nodes_i)`, then `row_p(i) += addend_i`. `rows` (n + 1, ...):
-    the rows before the pass; the last row belongs to the world. `rows` (n, ...) is without the row
-    of the world, which is then zero. Other arguments as for `forward_pass`. Returns the rows after
+    the rows before the pass; the last row belongs to the world. If `rows` is (n, ...), the row of
+    the world is zero before the pass. Other arguments as for `forward_pass`. Returns the rows after
     the pass, (n + 1, ...), and the outputs (n, ...).
     """
     run = functools.partial(backward_pass_of_batch, parents, step)

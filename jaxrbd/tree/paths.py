@@ -1,9 +1,10 @@
 """Passes of logarithmic depth: associative products along the heavy paths of a tree.
 
 The heavy child of a node is the child with the most descendants. Each node and its heavy child are
-on one heavy path. A path from the world to a node uses parts of at most `1 + log2(n)` heavy paths,
-so the paths of a tree of n nodes have at most that many levels: the paths that start at the world
-are level 0, and a path that starts below a node of level k is on level k + 1. A chain is one path.
+on one heavy path. In a tree of n nodes, a path from the world to a node uses parts of at most
+`1 + log2(n)` heavy paths. So the heavy paths have at most `1 + log2(n)` levels: the paths that
+start at the world are on level 0, and a path that starts below a node of level k is on level k + 1.
+A chain is one path.
 
 All products along the paths of one level are computed at once, by doubling: each step doubles the
 number of factors of each product. So a path of m nodes takes log2(m) steps, where a loop takes m.
@@ -100,14 +101,14 @@ def heavy_paths(parents: Sequence[int] | np.ndarray) -> tuple[Level, ...]:
 
 @functools.cache
 def _heavy_paths(parents: tuple[int, ...]) -> tuple[Level, ...]:
-    size = np.ones(len(parents) + 1, int)
+    size = np.ones(len(parents) + 1, int)  # the number of nodes in the subtree of each node
     for node in reversed(range(len(parents))):
         size[parents[node]] += size[node]  # the last entry, -1, is the world
-    heavy: dict[int, int] = {}
+    heavy: dict[int, int] = {}  # the heavy child of each node
     for node, parent in enumerate(parents):
         if parent >= 0 and size[node] > size[heavy.setdefault(parent, node)]:
             heavy[parent] = node
-    levels: list[list[list[int]]] = []
+    levels: list[list[list[int]]] = []  # the paths of each level
     level_of = {-1: -1}
     for node, parent in enumerate(parents):
         if heavy.get(parent) == node:

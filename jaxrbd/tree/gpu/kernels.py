@@ -147,7 +147,7 @@ def states_by_kernel(
     function: Callable[..., Any], *operands: Array, interpret: bool = False
 ) -> Any:
     """The results of `tree.map_states`: one thread computes the function of one state."""
-    # A kernel has no operands without entries.
+    # A kernel cannot have operands without entries.
     filled = [x for x in operands if x.size]
 
     def of_filled(*filled):

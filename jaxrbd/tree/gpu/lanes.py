@@ -7,8 +7,8 @@ this module evaluates a function entry by entry. An array (3, 3) of the function
 `evaluate` reads the program of the function (its jaxpr). Operations that move entries, such as a
 transposition, move the objects. Operations on entries apply to the lane vectors. Operations on
 constants are computed while JAX traces. The steps of a `scan` follow each other in the program. A
-`while` is a loop that ends when it has ended for all states; a state keeps its values after the
-last step of its loop.
+`while` is one loop for all states. It ends when the condition is false for all of them, and a state
+whose condition is false keeps its values.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ def forward_by_products(topology: Topology, to_child: Transform, X: Pose, b: Arr
     nb, X = topology.nb, in_one_batch(X)
     X_RB = poses_in_roots(topology, X)
     from_world = to_child(X, b[nb:])
-    b_bodies = b[:nb] + jnp.where(_rows_like(is_root(topology), from_world), from_world, 0)
-    y = to_child(X_RB, rows_by(topology.supports.T, to_child(inverse(X_RB), b_bodies)))
+    b_bodies = b[:nb] + jnp.where(_expand_to_rows(is_root(topology), from_world), from_world, 0)
+    y = to_child(X_RB, matrix_times_rows(topology.supports.T, to_child(inverse(X_RB), b_bodies)))
     return jnp.concatenate([y, jnp.broadcast_to(b[nb:], (1, *y.shape[1:]))])
 
 
@@ -44,10 +44,10 @@ def backward_by_products(topology: Topology, to_parent: Transform, X: Pose, f: A
     """
     nb, X = topology.nb, in_one_batch(X)
     X_RB = poses_in_roots(topology, X)
-    sums = rows_by(topology.supports, to_parent(X_RB, f[:nb]))
+    sums = matrix_times_rows(topology.supports, to_parent(X_RB, f[:nb]))
     F = to_parent(inverse(X_RB), sums)
     in_world = to_parent(X, F)
-    roots = jnp.where(_rows_like(is_root(topology), in_world), in_world, 0)
+    roots = jnp.where(_expand_to_rows(is_root(topology), in_world), in_world, 0)
     return jnp.concatenate([F, f[nb:] + jnp.sum(roots, axis=0, keepdims=True)])
 
 
@@ -59,8 +59,8 @@ def poses_in_roots(topology: Topology, X: Pose) -> Pose:
     """
     roots = is_root(topology)
     unit = identity_pose(X.p.dtype)
-    R = jnp.where(_rows_like(roots, X.R), unit.R, X.R)
-    X = Pose(R, jnp.where(_rows_like(roots, X.p), unit.p, X.p))
+    R = jnp.where(_expand_to_rows(roots, X.R), unit.R, X.R)
+    X = Pose(R, jnp.where(_expand_to_rows(roots, X.p), unit.p, X.p))
     ancestor = np.where(roots, np.arange(topology.nb), topology.parents)
     while not np.all(roots[ancestor]):
         X = compose(Pose(X.R[ancestor], X.p[ancestor]), X)
@@ -85,11 +85,11 @@ def is_root(topology: Topology) -> np.ndarray:
     return np.array(topology.parents) < 0
 
 
-def rows_by(A: np.ndarray, rows: Array) -> Array:
+def matrix_times_rows(A: np.ndarray, rows: Array) -> Array:
     """The product of A (n, n) with rows (n, ...)."""
     return matmul(jnp.asarray(A, rows.dtype), rows.reshape(len(rows), -1)).reshape(rows.shape)
 
 
-def _rows_like(x: np.ndarray, rows: Array) -> np.ndarray:
+def _expand_to_rows(x: np.ndarray, rows: Array) -> np.ndarray:
     """x (n,), with axes of size 1 to broadcast along the rows (n, ...)."""
     return x.reshape(-1, *(1,) * (rows.ndim - 1))
