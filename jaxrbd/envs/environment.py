@@ -414,7 +414,7 @@ def sizes(arrays: Callable[[], Mapping[str, Array]]) -> Parts:
     return tuple(found)
 
 
-def pose_by_joint(model: Model, q: Array) -> dict[str, Array]:
+def pose_by_joint(model: Model, q: Parameter) -> dict[str, Parameter]:
     """The coordinates of each joint in a configuration, for `Interface.pose`."""
     return {name: q[model.joint(name).q] for name in model.joint_names}
 

@@ -278,10 +278,10 @@ class LeggedEnv(Env):
         self, params: LeggedParams, command: Float[Array, "3"], key: PRNGKeyArray
     ) -> tuple[Float[Array, ""], Float[Array, " nq"], Float[Array, " nv"]]:
         """The time in the gait, the configuration and the velocity at the start, without noise."""
-        model, postures = params.model, params.postures
+        model, postures, home = params.model, params.postures, jnp.asarray(params.home)
         time = jnp.zeros((), model.dtype)
         if postures is None:
-            return time, params.home, jnp.zeros(model.nv, model.dtype)
+            return time, home, jnp.zeros(model.nv, model.dtype)
         time = params.gait[0] * jax.random.uniform(key, (), model.dtype)
 
         def motion(time):
@@ -291,7 +291,7 @@ class LeggedEnv(Env):
         one = jnp.ones_like(time)
         (positions, _), (rates, velocity) = jax.jvp(motion, (time,), (one,))
         base = jnp.concatenate([velocity, jnp.zeros(3, model.dtype), command[2:]])
-        return time, params.home.at[7:].set(positions), jnp.concatenate([base, rates])
+        return time, home.at[7:].set(positions), jnp.concatenate([base, rates])
 
     def _acting_spheres(self, params: LeggedParams) -> Array | bool:
         """Which spheres of the scene belong to the robot: all, unless the scene is padded."""
@@ -336,7 +336,7 @@ class LeggedEnv(Env):
         They are the joint positions of `home` or, with `postures`, of the gait. `time` in s at the
         end of the step, since the start of the gait; `command`: as in `LeggedPhysics`.
         """
-        home = params.home[7:]
+        home = jnp.asarray(params.home)[7:]
         if params.postures is None:
             return home
         return params.postures.joint_positions(params.gait, time, command, home)
