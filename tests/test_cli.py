@@ -861,6 +861,11 @@ def test_a_missing_mesh_names_the_option_for_its_package(tmp_path, capsys):
     first, second, *places = capsys.readouterr().err.split("jaxrbd: warning: ")[1:]
     assert (f"{words}; looked for:\n  {tmp_path}" in first, places) == (True, [])
     assert second.endswith(f"a.stl', but there is no such file; {words}\n")
+    (tmp_path / "damaged.stl").touch()
+    path.write_text(path.read_text().replace("package://my_arm/a.stl", "damaged.stl"))
+    assert cli.main(["view", str(path), "--png", str(png)]) == 0
+    damaged, missing = capsys.readouterr().err.split("jaxrbd: warning: ")[1:]
+    assert ("looked for" in damaged, "looked for" in missing) == (False, True)
     gone = ["--package", f"my_arm={tmp_path / 'gone'}"]
     with pytest.raises(SystemExit) as stop:
         cli.main(["view", str(path), "--png", str(png), *gone])

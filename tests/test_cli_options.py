@@ -618,7 +618,7 @@ def test_the_curve_shows_returns_and_rewards_over_the_steps(tmp_path, monkeypatc
     [
         "cart-pole",
         "hopper --algorithm ppo --seed -4 --steps 120",
-        "hopper --steps 7 --every 3 --no-plot",
+        "hopper --steps 7 --every 3 --no-plot --no-cache",
         "hopper --algorithm apg --seed 9 --tensorboard events --report my_log:write",
     ],
 )
@@ -631,7 +631,8 @@ def test_the_printed_command_continues_the_same_training(words, folder):
     found = parser.parse_args(arguments)
     assert program == "jaxrbd"
     assert found.resume
-    for name in ("task", "algorithm", "seed", "steps", "out", "tensorboard", "report"):
+    names = "task algorithm seed steps out tensorboard report no_plot no_cache"
+    for name in names.split():
         assert getattr(found, name) == getattr(given, name), name
 
 
@@ -799,6 +800,23 @@ def test_options_of_convert(tmp_path, monkeypatch, capsys):
     ):
         assert cli.main(["convert", "pendulum", out, *words]) == 0
         assert asked.pop() == (out, plain | changed)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["convert", "pendulum", "a.jaxrbd", "--unlimited", "4"], "--unlimited is for URDF files"),
+        (["convert", "pendulum", "a.jaxrbd", "--reorder"], "--reorder is for URDF files"),
+        (["convert", "pendulum", "a.jaxrbd", "--no-geometry"], "--no-geometry is for URDF files"),
+        (["convert", "pendulum", "a.jaxrbd", "--no-tendons"], "--no-tendons is for URDF files"),
+        (["rollout", "pendulum", "--no-plot", "--package", "a=."], "--package is for --html"),
+    ],
+)
+def test_an_option_without_an_effect_is_refused(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(words) == 1
+    assert message in capsys.readouterr().err
+    assert [*tmp_path.iterdir()] == []
 
 
 JOINT = """<robot name="r">

@@ -85,9 +85,10 @@ def test_an_mjcf_file_has_keyframes_and_excluded_pairs(tmp_path, capsys):
     assert "--srdf is for URDF files" in capsys.readouterr().err
 
 
-def test_an_srdf_file_needs_overlaps(urdf, capsys):
-    assert cli.main(["check", "--srdf", "x.srdf", str(urdf)]) == 1
-    assert "--srdf is for --overlaps" in capsys.readouterr().err
+@pytest.mark.parametrize("words", [["--srdf", "x.srdf"], ["--package", "a=."]])
+def test_an_option_of_overlaps_needs_overlaps(words, urdf, capsys):
+    assert cli.main(["check", *words, str(urdf)]) == 1
+    assert f"{words[0]} is for --overlaps" in capsys.readouterr().err
 
 
 def test_a_faulty_file_has_no_overlaps(tmp_path, capsys):

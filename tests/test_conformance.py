@@ -551,6 +551,24 @@ def test_the_quick_run_is_a_small_part_of_the_whole():
     assert 6 * int(seconds) < 60 * int(minutes)
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--adapter no_module:ADAPTER", "--adapter no_module:ADAPTER: No module named 'no_module'"),
+        ("--adapter json:adapter", "--adapter json:adapter: module 'json' has no attribute"),
+        ("--adapter json", "--adapter json: "),
+        ("--adapter :GUARD", "--adapter :GUARD: Empty module name"),
+        ("--state nowhere", "--state: no state has 'nowhere' in its name"),
+        ("--solutions no_robot.urdf", "no_robot.urdf: "),
+    ],
+)
+def test_bad_options_of_the_command(words, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(words.split())
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
+
+
 def test_command_prints_the_tables_and_fails_where_something_is_wrong(capsys, tmp_path):
     few = "--kinds revolute --quantities placement --order 1 --modes forward".split()
     few += ["--precisions", "float64"]

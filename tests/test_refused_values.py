@@ -26,6 +26,7 @@ from jaxrbd import (
     optimal_control,
     padded,
     passive,
+    robots,
     sensors,
     tendons,
     view,
@@ -36,6 +37,9 @@ from support import zoo
 
 ARM = rbd.load_robot("double_pendulum")
 SAMPLES = np.zeros((30, ARM.nv))
+EMPTY_REPORT = conformance.Report(
+    "jaxrbd", conformance.ALL_TREES, conformance.CONDITIONS, conformance.QUANTITIES, order=1
+)
 Q = np.zeros(ARM.nq)
 LABELS = {"body": "a", "base": "b", "frame": "b"}
 
@@ -280,6 +284,8 @@ REFUSED = {
     "height is '3', expected an integer": lambda: view.show(ARM, height="3"),
     "width is True, expected a whole": lambda: view.render(ARM, width=True),
     "distance is 'a', expected": lambda: view.render(ARM, distance="a"),
+    "ground is 'no', expected True or False": lambda: view.render(ARM, ground="no"),
+    "side_by_side is 2, expected True or False": lambda: view.render(ARM, side_by_side=2),
     "dt is inf, expected a finite number": lambda: shooting(dt=np.inf),
     "recovery is inf, expected a finite": lambda: shooting(dt=0.01, recovery=np.inf),
     "path_or_text is 3, expected a path or a text": lambda: io.load_mjcf(3),
@@ -632,6 +638,16 @@ REFUSED = {
     ),
     "q has the zero quaternion for joint": lambda: view.render(BALL_JOINT, np.zeros(4)),
     "packages is 3, expected a mapping": lambda: io.find_package_file("package://a/b", 3),
+    "packages['a'] is 3, expected a folder": lambda: io.find_package_file("a.stl", {"a": 3}),
+    "urdf_path is 3, expected the path": lambda: io.find_package_file("a.stl", urdf_path=3),
+    "humanoid; found ['a']": lambda: robots.load_robot(["a"]),
+    "standing_quadruped; found ['a']": lambda: robots.load_linkage(["a"]),
+    "xpos has shape (4,) and xquat (4,), expected": lambda: io.mujoco.pose_from_mujoco(
+        np.zeros(4), np.zeros(4)
+    ),
+    "xpos has shape (3,) and xquat (2, 4), expected": lambda: io.mujoco.pose_from_mujoco(
+        np.zeros(3), np.zeros((2, 4))
+    ),
     "X_FS.R is [[2. 0. 0.]": lambda: collision.PlacedShape(
         collision.Sphere(0.1), None, Pose(2 * np.eye(3), np.zeros(3))
     ),
@@ -658,6 +674,8 @@ REFUSED = {
     "path is None, expected the path": lambda: io.save_model(ARM, None),
     "program is 'int', expected an Exported": lambda: io.save_program(3, "unused"),
     "function is None, expected a function": lambda: io.export_batched(None, ARM, Q),
+    "an example argument is 'a', expected an array": lambda: io.export_batched(rbd.rnea, ARM, "a"),
+    "platforms is 5, expected some of": lambda: io.export_batched(rbd.rnea, ARM, Q, platforms=5),
     "the first argument is 'int', expected the Model": lambda: io.export_batched(rbd.rnea, 3, Q),
     "path is 3, expected the path of a file": lambda: io.load_model(3),
     "task is ['a'], expected one of": lambda: learning.load_task(["a"]),
@@ -729,7 +747,17 @@ REFUSED = {
     "quantities has 'nothing'": lambda: conformance.run(quantities=["nothing"]),
     "modes has 'backward'": lambda: conformance.run(modes=["backward"]),
     "precisions has 'float16'": lambda: conformance.run(precisions=["float16"]),
-    "trees is empty, expected at least one tree": lambda: conformance.run(trees=[]),
+    "trees is empty, expected at least one entry": lambda: conformance.run(trees=[]),
+    "conditions is empty, expected": lambda: conformance.run(conditions=[]),
+    "precisions is empty, expected": lambda: conformance.run(precisions=[]),
+    "order has ('float64', 'backward'), expected keys": lambda: conformance.run(
+        order={("float64", "backward"): 1}
+    ),
+    "order has no entry for the given precisions": lambda: conformance.run(
+        order=conformance.QUICK_ORDERS, precisions=["float32"], modes=["forward"]
+    ),
+    "the axis tree has no label 'arm'": lambda: EMPTY_REPORT.select(tree="arm"),
+    "no axis ['robot']": lambda: EMPTY_REPORT.select(robot="arm"),
     "order is 4 for ('float64', 'forward')": lambda: conformance.run(order=4),
     "X_FB.R is [[[2.": lambda: passive.FluidBoxes([TIP], [[1.0, 1.0, 1.0]], STRETCHED),
     "X_FS.R is [[2.": lambda: tendons.Wrap(BALL.shape, TIP, Pose(2 * np.eye(3), np.zeros(3))),

@@ -1148,10 +1148,10 @@ def test_the_ground_is_at_zero_or_below_the_robot():
         ({"height": 0}, "height is 0"),
         ({"smooth": 0}, "smooth is 0"),
         ({"camera": (0, 0, 0)}, "camera is zero"),
-        ({"camera": (0, 0)}, "camera is .* expected three finite numbers"),
-        ({"camera": np.array(["x", "y", "z"])}, "camera is .*, expected three numbers"),
-        ({"target": (0.0, np.nan, 0.0)}, "target is .* expected three finite numbers"),
-        ({"background": (0.0, np.inf, 0.0)}, "background is .* expected three finite numbers"),
+        ({"camera": (0, 0)}, r"camera has shape \(2,\)"),
+        ({"camera": ("1", "0", "0")}, "camera is .*, expected an array of floats"),
+        ({"target": (0.0, np.nan, 0.0)}, "target is .* expected finite entries"),
+        ({"background": (0.0, np.inf, 0.0)}, "background is .* expected finite entries"),
         ({"distance": -1.0}, "distance is -1.0"),
         ({"distance": 0.0}, "distance is 0.0"),
         ({"distance": np.inf}, "distance is inf"),
@@ -1421,6 +1421,8 @@ def test_targets_of_tasks_are_markers():
     ):
         with pytest.raises(ArgumentError, match=message):
             view.targets([task])
+    with pytest.raises(ArgumentError, match="expected a sequence of tasks"):
+        view.targets(ik.FrameTask("link", X))
 
 
 def test_markers_of_separations():
@@ -1443,6 +1445,8 @@ def test_markers_of_separations():
     one = view.separations(Separation(*(x[0] for x in found)))
     np.testing.assert_allclose(one[0].positions, points.positions)
     assert view.separations(found, -1.0) == []
+    with pytest.raises(ArgumentError, match="within is nan, expected a distance in m"):
+        view.separations(found, np.nan)
 
 
 def test_obstacles_are_markers():

@@ -158,6 +158,7 @@ def test_a_video_that_fails_leaves_the_file(tmp_path, monkeypatch):
     ("name", "options", "message"),
     [
         ("a.avi", {}, r"path is '.*a\.avi', expected a name that ends in \.gif or \.mp4"),
+        ("none/a.gif", {}, r"path is '.*a\.gif', and its folder does not exist"),
         ("a.gif", {"dt": 0.0}, "dt is 0.0, expected a positive time"),
         ("a.gif", {"rate": 51}, "rate is 51.0, expected above 0, at most 50 pictures"),
         ("a.gif", {"rate": 0}, "rate is 0.0, expected above 0, at most 50 pictures"),

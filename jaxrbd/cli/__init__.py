@@ -49,9 +49,13 @@ COMMANDS = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status.
 
-    The status is 0 for success. It is 1 for an error, with a message of one line on standard error
-    (for `jaxrbd convert`, of one line per fault), and for a file that `jaxrbd check` refuses. It is
-    130 after an interrupt from the keyboard, and 143 after SIGTERM during `jaxrbd train`.
+    The exit status is
+
+    - 0 for success;
+    - 1 for an error, with one line on standard error (for `jaxrbd convert`, one line per fault);
+    - 1 also for a file that `jaxrbd check` refuses;
+    - 130 after an interrupt from the keyboard;
+    - 143 after SIGTERM during `jaxrbd train`.
 
     `argv`: the arguments of the program; None means the arguments of this process. Raises
     SystemExit for `--help` and `--version` (status 0) and for invalid options (status 2), as
@@ -77,9 +81,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _check_outputs(options: argparse.Namespace) -> None:
-    """Raise ArgumentError if a file to write has no name or another format, or is a folder.
+    """Raise ArgumentError for a value of `--html`, `--png` or `--video` that is no file to write.
 
-    The same holds for a file in a folder that does not exist.
+    Such a value is empty, is a folder, or names a file in a folder that does not exist. The name of
+    a PNG file may only end in .png, or have no ending.
     """
     for name in ("html", "png", "video"):
         path = getattr(options, name, None)

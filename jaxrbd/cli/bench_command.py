@@ -29,7 +29,7 @@ from . import parsing
 from .loading import load_in_precision
 from .reports import print_report
 
-CALLS = 5  # calls per job, at least
+CALLS = 5  # the least number of measured calls per job
 
 
 def _gradient(model: Model, q: Array, v: Array, tau: Array) -> Array:
@@ -37,7 +37,7 @@ def _gradient(model: Model, q: Array, v: Array, tau: Array) -> Array:
     return gradient(model, lambda q: jnp.sum(forward_dynamics(model, q, v, tau) ** 2))(q)
 
 
-# Functions of the model, a configuration, a velocity, and an acceleration or joint forces.
+# Jobs by name: functions of the model, q, v, and an acceleration or joint forces.
 JOBS: dict[str, Callable[[Model, Array, Array, Array], Any]] = {
     "forward_kinematics": lambda model, q, v, tau: forward_kinematics(model, q).X_WB,
     "rnea": rnea,
@@ -50,9 +50,12 @@ JOBS: dict[str, Callable[[Model, Array, Array, Array], Any]] = {
 
 
 class Timing(NamedTuple):
-    """Times of one job: seconds to compile, and microseconds per state of a call.
+    """The times of one job.
 
-    `fastest` and `median` are over the calls. `states_per_second` is of the fastest call.
+    - `compile_seconds`: the time of the compilation, in s;
+    - `fastest`, `median`: the time per state of the fastest call, and the median over the calls, in
+      microseconds;
+    - `states_per_second`: states per second in the fastest call.
     """
 
     job: str
@@ -132,7 +135,10 @@ def time_jobs(model: Model, options: argparse.Namespace) -> dict[str, Any]:
 def measure(
     model: Model, names: Sequence[str], batch: int, seconds: float, seed: int
 ) -> Iterator[Timing]:
-    """The times of each job for a batch of random states; the calls of a job take `seconds` s."""
+    """The times of each job for `batch` random states.
+
+    The calls of a job are repeated for at least `seconds` s.
+    """
     keys = jax.random.split(random_key(seed), 3)
     q = jax.vmap(random_configuration, (None, 0))(model, jax.random.split(keys[0], batch))
     v, tau = (jax.random.normal(key, (batch, model.nv), model.dtype) for key in keys[1:])
@@ -148,7 +154,10 @@ def measure(
 
 
 def _call_times(call: Callable[[], Any], seconds: float) -> list[float]:
-    """The times of calls in seconds, without the first call."""
+    """The times of at least `CALLS` calls in s, whose sum is at least `seconds`.
+
+    A first call is not measured.
+    """
     jax.block_until_ready(call())
     times: list[float] = []
     while len(times) < CALLS or sum(times) < seconds:

@@ -41,8 +41,9 @@ def add_parser(commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the findings, and return the exit status: 1 if the file is refused."""
     path = find_file(options.robot)
-    if options.srdf is not None and not options.overlaps:
-        raise ArgumentError("--srdf is for --overlaps")
+    for option, given in (("--srdf", options.srdf is not None), ("--package", options.package)):
+        if given and not options.overlaps:
+            raise ArgumentError(f"{option} is for --overlaps")
     faults, warned, robot = _inspect(path, options.overlaps)
     if robot is not None:
         warned = [*warned, *overlaps(path, robot, options.srdf, dict(options.package))]

@@ -49,9 +49,9 @@ def run(options: argparse.Namespace) -> int:
 def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
     """The completion script of a parser for one of `SHELLS`.
 
-    Bash and zsh complete ROBOT by the names of the bundled robots and by files; tcsh by files. All
-    complete TASK by the names of the tasks. Raises JaxRBDError, which states the command that
-    installs shtab, if shtab is not installed.
+    Bash and zsh complete ROBOT to the names of the bundled robots and to files, tcsh only to files.
+    All shells complete TASK to the names of the tasks. Raises JaxRBDError, which states the command
+    that installs shtab, if shtab is not installed.
     """
     if importlib.util.find_spec("shtab") is None:
         raise JaxRBDError(f"completion needs shtab: {installation('completion')}")

@@ -59,6 +59,11 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentError(
             f"OUT is {options.out!r}, expected a name that ends in .urdf or .jaxrbd"
         )
+    if ending == MODEL_ENDING:
+        for name in ("unlimited", "reorder", "no_geometry", "no_tendons"):
+            if getattr(options, name):
+                option = "--" + name.replace("_", "-")
+                raise ArgumentError(f"{option} is for URDF files, but OUT is {options.out!r}")
     if os.path.exists(options.out) and os.path.samefile(find_file(options.robot), options.out):
         raise ArgumentError(f"OUT is {options.out!r}, which is the file of the robot")
     loaded = load_with_parts(options.robot, options.free_flyer)

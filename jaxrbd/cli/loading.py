@@ -26,8 +26,7 @@ from ..tendons import RotationAngle, Tendons
 
 MODEL_ENDING = ".jaxrbd"  # the ending of the names of model files
 
-
-# The parts of an MJCF file that a model file can hold.
+# The parts of an MJCF file that a model file can hold: attributes of `Imported`, with their types.
 _SAVED = {
     "actuators": AffineActuators,
     "delays": np.ndarray,
@@ -40,11 +39,11 @@ _SAVED = {
 
 
 class Loaded(NamedTuple):
-    """A robot: its model, the other parts that a model file can hold, and counts of the rest.
+    """A robot: its model, and what its file has besides the model.
 
-    - `parts`: the parts by name, as from `load_parts`;
-    - `left_out`: for each noun such as "keyframe", how many an MJCF file has that are not in
-      `parts`.
+    - `parts`: the parts that a model file can hold, by name, as from `load_parts`;
+    - `left_out`: the counts of the elements of an MJCF file that no model file can hold, by noun,
+      such as "keyframe".
     """
 
     model: Model
@@ -60,7 +59,7 @@ def load(robot: str, free_flyer: bool) -> Model:
 
 
 def warn_of_parts(robot: str, counts: dict[str, int]) -> None:
-    """Write a warning about left-out parts of a robot, if a count is not 0. `counts`: by noun."""
+    """Print a warning about the parts of a robot that are left out. `counts`: by noun."""
     words = [f"{n} {_plural(what, n)}" for what, n in counts.items() if n]
     if words:
         path = find_file(robot)
@@ -114,7 +113,8 @@ def load_model_file(path: str) -> tuple[Model, dict[str, Any]]:
 def find_file(robot: str) -> str:
     """The path of a bundled robot, or the given path.
 
-    Raises ArgumentError if neither exists, and for a model file whose name has another ending.
+    Raises ArgumentError if there is neither, and for a model file whose name does not end in
+    .jaxrbd.
     """
     if robot in robot_names():
         return str(robot_path(robot))
@@ -163,7 +163,7 @@ def counts_of_parts(parts: dict[str, Any]) -> dict[str, int]:
 
 
 def _left_out(found: Imported) -> dict[str, int]:
-    """The counts of the elements of an MJCF file that no model file holds, by noun."""
+    """The counts of the elements of an MJCF file that no model file can hold, by noun."""
     return {
         "contact point": 0 if found.scene is None else len(found.scene.frames),
         "pair of shapes": len(found.pairs),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from ..errors import GeometryWarning, JaxRBDError, ModelError
 
-# The options that stand for arguments of functions, in messages.
+# The options of commands whose names replace the names of arguments of functions in messages.
 OPTIONS = {
     "geometry": "--no-geometry",
     "packages": "--package NAME=DIR",
@@ -37,7 +37,7 @@ def one_line(message: object) -> str:
 
 
 def with_option(problem: JaxRBDError | GeometryWarning) -> str:
-    """A message with the option of the command in place of the argument of the function."""
+    """The message, with the name of an option (`OPTIONS`) in place of the name of an argument."""
     option = OPTIONS.get(problem.argument or "")
     if option is None:
         return str(problem)
@@ -48,16 +48,17 @@ def with_option(problem: JaxRBDError | GeometryWarning) -> str:
 def print_warnings() -> Iterator[None]:
     """Print every warning in the block as a message of the command, on standard error.
 
-    Only the first warning about a mesh lists the places of the search: a robot has many meshes.
+    Only the first warning about a missing mesh lists the places of the search: a robot has many
+    meshes.
     """
-    printed: list[str] = []
+    places_printed = False
 
     def say(message: Warning | str, *_: object, **__: object) -> None:
+        nonlocal places_printed
         text = with_option(message) if isinstance(message, GeometryWarning) else str(message)
-        if printed:
-            text = text.partition("; looked for:\n")[0]
-        printed.append(text)
-        print(f"jaxrbd: warning: {text}", file=sys.stderr)
+        short = text.partition("; looked for:\n")[0]
+        print(f"jaxrbd: warning: {short if places_printed else text}", file=sys.stderr)
+        places_printed = places_printed or short != text
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", GeometryWarning)

@@ -19,13 +19,14 @@ from ..io import load_srdf, read_meshes
 from ..io.mujoco import Imported
 from ..model import Model
 
-SMALLEST = 1e-6  # in m; a smaller depth is no overlap: faces that touch have rounding errors
+SMALLEST = 1e-6  # m, the smallest depth of an overlap: faces that touch have rounding errors
 
 
 class _Robot(NamedTuple):
-    """A robot, its configurations by name, and the pairs of links that may overlap.
+    """A robot and its configurations by name.
 
-    `unknown`: texts about links of the SRDF file that the robot does not have.
+    - `disabled`: the pairs of links that are not checked;
+    - `unknown`: texts about links of the SRDF file that the robot does not have.
     """
 
     model: Model
@@ -45,10 +46,11 @@ def overlaps(
     For a URDF file or a model file, the configurations are the neutral one and the group states of
     the SRDF file. For an MJCF file, they are the configuration that the file states, and the
     keyframes. These pairs of links are not checked: links that a joint connects, the disabled pairs
-    of the SRDF file, and the pairs that an MJCF file excludes. A disabled pair of a link that the
-    robot does not have is a warning, too.
+    of the SRDF file, and the pairs that an MJCF file excludes. If the robot does not have a link of
+    a disabled pair, this is a warning, too.
 
-    `loaded`: the robot of the file `path`. Raises RobotFileError for a faulty SRDF file, and
+    `loaded`: the robot of the file `path`; `srdf`: the path of an SRDF file, or None; `packages`:
+    the folders of ROS packages by their names. Raises RobotFileError for a faulty SRDF file, and
     ArgumentError for an SRDF file with an MJCF file.
     """
     robot = _robot(loaded, srdf)
@@ -83,11 +85,11 @@ def _robot(model: Model | Imported, srdf: str | None) -> _Robot:
 
 
 def _robot_of_mjcf(found: Imported) -> _Robot:
-    touching = set()
+    with_contact = set()  # the pairs of links with contact between their shapes
     if found.scene is not None:
-        touching = {frozenset(frames) for frames in zip(*found.scene.pairs.frames)}
+        with_contact = {frozenset(frames) for frames in zip(*found.scene.pairs.frames)}
     links = itertools.combinations(found.model.geometry.collisions, 2)
-    disabled = [pair for pair in links if frozenset(pair) not in touching]
+    disabled = [pair for pair in links if frozenset(pair) not in with_contact]
     keys = {f"the keyframe {name!r}": key.q for name, key in found.keyframes.items()}
     return _Robot(found.model, {"the configuration of the file": found.q0, **keys}, disabled)
 

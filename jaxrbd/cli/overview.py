@@ -30,7 +30,7 @@ def overview(model: Model) -> str:
 
 
 def _neutral(model: Model) -> str:
-    """The centre of mass of the neutral configuration, and its height over the first joint."""
+    """A line about the neutral configuration: centre of mass, and its height above joint 0."""
     if model.nb == 0 or not np.any(np.asarray(model.inertia[:, 0])):
         return "neutral configuration: no moving mass"
     kinematics = forward_kinematics(model, neutral(model))

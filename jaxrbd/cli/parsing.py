@@ -81,7 +81,7 @@ def package(text: str) -> tuple[str, str]:
 
 
 def some_of(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
-    """A parser of names that commas separate. It refuses a name that is not known."""
+    """A function that parses names separated by commas, and refuses names not in `known`."""
 
     def names(text: str) -> tuple[str, ...]:
         for name in (found := tuple(text.split(","))):

@@ -19,7 +19,8 @@ from . import parsing
 from .png import png_bytes
 
 SHOWN = 8  # episodes of the page, and postures of the picture
-SIDE = (0.5, -1.0, 0.3)  # the camera is at the side: most robots move in the x-z plane
+# The direction to the camera, as in `render`: from the side, as most robots move in the x-z plane.
+SIDE = (0.5, -1.0, 0.3)
 
 
 def add_parser(commands) -> None:
@@ -43,9 +44,8 @@ def add_parser(commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the policy of a checkpoint without noise, and print its returns and mean reward terms.
 
-    Write a page with the motions, and a picture and a video of one episode, if the options name the
-    files.
-    Return the exit status.
+    Write a page with the motions, and a picture and a video of one episode, if the options name
+    files for them. Return the exit status.
     """
     if options.html and importlib.util.find_spec("viser") is None:
         raise ArgumentError(f"--html needs viser: {installation('view')}")

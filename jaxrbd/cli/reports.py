@@ -35,7 +35,7 @@ def print_report(options: argparse.Namespace, run: Callable[[], dict[str, Any]])
 
 
 def print_json(report: dict[str, Any]) -> None:
-    """Print one JSON object. A number that is not finite becomes null, because JSON has none."""
+    """Print one JSON object. JSON has no infinity and no NaN: these values become null."""
     print(json.dumps(_finite(report), indent=2, allow_nan=False))
 
 
@@ -109,12 +109,13 @@ def _joint_reports(joints: Sequence[JointSpec]) -> list[dict[str, Any]]:
 
 
 def _values(values: Any, size: int) -> list[float]:
-    """One value per coordinate or velocity; infinite for None."""
+    """A list of `size` values, from `size` values or one for all; None stands for infinity."""
     array = np.asarray(np.inf if values is None else values, float)
     return np.broadcast_to(array, (size,)).tolist()
 
 
 def _leaders(mimic: Mimic | Follow | None) -> dict[str, Any] | None:
+    """The joints that a joint follows, and the equation of a mimic joint; None without them."""
     if isinstance(mimic, Mimic):
         factor, offset = float(mimic.multiplier), float(mimic.offset)
         return {"joints": [mimic.joint], "multiplier": factor, "offset": offset}

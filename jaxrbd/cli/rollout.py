@@ -76,7 +76,7 @@ def cost(
     return (jnp.sum(distance**2) + EFFORT_WEIGHT * dt * jnp.sum(tau**2)) / 2
 
 
-EFFORT_WEIGHT = 1e-3
+EFFORT_WEIGHT = 1e-3  # per N^2 m^2 s
 
 
 def energy_error(model: Model, trajectory: Trajectory) -> Float[Array, " n_states"]:

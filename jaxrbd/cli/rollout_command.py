@@ -20,7 +20,7 @@ import numpy as np
 from jax import Array
 
 from ..configuration import integrate, neutral
-from ..errors import JaxRBDError, installation
+from ..errors import ArgumentError, JaxRBDError, installation
 from ..model import Model
 from ..model.arguments import random_key
 from ..view import save_html
@@ -121,18 +121,20 @@ def first_devices(count: int) -> list[Any]:
 
 
 def run_batch(model: Model, options: argparse.Namespace, devices: Sequence[Any]) -> dict[str, Any]:
-    """Simulate a batch, differentiate it, check the results and write files.
+    """Simulate a batch, differentiate it, check the results, and return the object of `--json`.
 
-    Returns the object of `--json`.
+    The function prints measurements, and writes `trajectories.npz` and `rollout.png`, and a page if
+    `options.html` names a file.
 
     The function divides the batch into blocks of equal size. Block i goes to device i modulo the
     number of devices, and the devices work at the same time. So the results do not depend on the
-    number of devices. The function prints measurements, and writes `trajectories.npz` and
-    `rollout.png`, and a page if `options.html` names a file. Raises JaxRBDError if a package is
-    missing or the trajectories become infinite or NaN, and OSError if a file cannot be written.
+    number of devices. Raises JaxRBDError if a package is missing or the trajectories become
+    infinite or NaN, and OSError if a file cannot be written.
     """
     if not options.no_plot and importlib.util.find_spec("matplotlib") is None:
         raise JaxRBDError(f"the plot needs matplotlib: {installation('cli')}, or --no-plot")
+    if options.package and not options.html:
+        raise ArgumentError("--package is for --html")
     if options.html and importlib.util.find_spec("viser") is None:
         raise JaxRBDError(f"--html needs viser: {installation('view')}")
     out = Path(options.out or f"rollout-{Path(options.robot).stem}")
@@ -250,7 +252,10 @@ def gradient_error(
 
 
 def _smooth(model: Model, undamped: bool) -> Model:
-    """The model without dry friction: Runge-Kutta steps need continuous forces."""
+    """The model without dry friction, and if `undamped` without damping.
+
+    Dry friction is not continuous in the velocity, and Runge-Kutta steps need continuous forces.
+    """
     if np.any(np.asarray(model.friction) > 0):
         _say("note", "dry friction is set to zero")
     damping = jnp.zeros_like(model.damping) if undamped else model.damping
@@ -262,9 +267,9 @@ def _timed(
 ) -> tuple[Any, dict[str, Any]]:
     """The results of `function` for the whole batch, as NumPy arrays, and the times in s.
 
-    The function also prints the times. It divides the batch as `run_batch` says. Every program is
-    compiled for one device: a program that splits its batch over devices would be compiled
-    differently and round differently.
+    `_timed` also prints the times, and divides the batch into blocks, as `run_batch` describes.
+    Every program is compiled for one device: a program that splits its batch over devices would
+    have other rounding errors.
     """
     batch, steps = inputs.tau.shape[:2]
     blocks = _blocks(inputs)

@@ -135,7 +135,7 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentError(f"the curve needs matplotlib: {installation('cli')}, or --no-plot")
     if options.tensorboard and importlib.util.find_spec("tensorboardX") is None:
         raise ArgumentError(f"--tensorboard needs tensorboardX: {installation('tensorboard')}")
-    report = _function(options.report) if options.report else None
+    report = _report_function(options.report) if options.report else None
     if options.start_from and options.resume:
         raise ArgumentError("--start-from begins a training, and --resume continues one")
     if options.start_from:
@@ -190,14 +190,16 @@ def _run_seed(
         try:
             _show("compiling")
             env = load_task(options.task, options.algorithm)
-            planned = _updates(checkpoint, algorithm.updates) if checkpoint.exists() else None
+            planned = (
+                _planned_updates(checkpoint, algorithm.updates) if checkpoint.exists() else None
+            )
             if planned is not None and options.steps is None:
                 algorithm = dataclasses.replace(algorithm, updates=planned)
             training = Training(algorithm, env, seed, task=options.task)
             if options.start_from:
                 training.start_from(options.start_from)
             evaluation = _evaluation(options, training)
-            events = _events(options, folder, top)
+            events = _event_folder(options, folder, top)
             _train(training, folder, received, options.every, planned, evaluation, events, report)
         except _Interrupted as interruption:
             saved = _save_interrupted(training, checkpoint)
@@ -211,7 +213,7 @@ def _run_seed(
         title = f"{options.task}: {options.algorithm}, seed {seed}"
         _plot(folder / CURVE, title, [training.records])
     last = training.records[-1]
-    end = _end(training, evaluation)
+    end = _evaluation_text(training, evaluation)
     print(f"ok: {folder}: {last.steps} steps, return {last.metrics['return']:.4g}{end}")
     return 0, training.records
 
@@ -228,8 +230,8 @@ def _evaluation(options: argparse.Namespace, training: Training) -> Evaluations 
     )
 
 
-def _end(training: Training, evaluation: Evaluations | None) -> str:
-    """Words about the last evaluation, and whether it ended the training."""
+def _evaluation_text(training: Training, evaluation: Evaluations | None) -> str:
+    """Words for the last line of output: the last evaluation, and whether it ended the training."""
     found = training.records[-1].metrics.get("evaluation_return")
     if evaluation is None or found is None:
         return ""
@@ -260,11 +262,11 @@ def _summary(runs: Mapping[int, list[Record]]) -> str:
     )
 
 
-def _function(text: str) -> Callable[[Record], object]:
-    """The function with the name MODULE:FUNCTION.
+def _report_function(text: str) -> Callable[[Record], object]:
+    """The function that the option `--report` names as MODULE:FUNCTION.
 
-    The current folder is the last place in the search for the module. Raises ArgumentError if there
-    is no such function.
+    Python searches the current folder last for the module. Raises ArgumentError if there is no such
+    function.
     """
     module, _, name = text.partition(":")
     if not (module and name) or module.startswith("."):
@@ -281,8 +283,11 @@ def _function(text: str) -> Callable[[Record], object]:
     return found
 
 
-def _events(options: argparse.Namespace, folder: Path, top: Path) -> Path | None:
-    """The folder of the event files of a seed, named as `folder` in `top`; None without files."""
+def _event_folder(options: argparse.Namespace, folder: Path, top: Path) -> Path | None:
+    """The folder of the event files of one seed; None without the option `--tensorboard`.
+
+    It has the same place in the folder of the option as `folder` has in `top`.
+    """
     return Path(options.tensorboard) / folder.relative_to(top) if options.tensorboard else None
 
 
@@ -298,9 +303,10 @@ def _train(
 ) -> None:
     """Run all remaining updates of a training, with checkpoints, metrics and progress.
 
+    - `received`: the list of `_signals_as_exceptions`;
     - `every`: updates per checkpoint;
-    - `planned`: the setting `updates` of the training that wrote the checkpoint, its total number
-      of updates; None if there is no checkpoint;
+    - `planned`: the total number of updates of the training that wrote the checkpoint; None if
+      there is no checkpoint;
     - `evaluation`: as in `Training.run`;
     - `events`: the folder of event files of TensorBoard;
     - `report`: a function of each record.
@@ -331,7 +337,8 @@ def _train(
             for function in reports:
                 function(record)
             _progress(record, updates, completed, time.perf_counter() - begin)
-            # A callback of Python discarded the exception of this signal, so raise it again.
+            # If the signal arrived in a Python callback of JAX, its exception was discarded: raise
+            # it again.
             if received:
                 raise _Interrupted(received[0])
     if sys.stderr.isatty():
@@ -347,8 +354,8 @@ def _written(records: Iterator[Record], metrics: Path) -> Iterator[Record]:
             yield record
 
 
-def _updates(checkpoint: Path, usual: int) -> int:
-    """The setting `updates` in a checkpoint, or `usual` if the checkpoint does not have it."""
+def _planned_updates(checkpoint: Path, usual: int) -> int:
+    """The total number of updates that a checkpoint states, or `usual` if it states none."""
     settings = read_description(checkpoint).get("settings")
     updates = settings.get("updates") if isinstance(settings, dict) else None
     return updates if isinstance(updates, int) else usual
@@ -414,7 +421,7 @@ def _save_interrupted(training: Training | None, checkpoint: Path) -> str:
 
 
 def _resumption(options: argparse.Namespace, folder: Path) -> str:
-    """The command that continues a training: the same task, algorithm, seed, steps and folder."""
+    """The command that continues a training, with the options of its first command."""
     words = ["jaxrbd", "train", options.task]
     if options.algorithm != "shac":
         words += ["--algorithm", options.algorithm]
@@ -426,8 +433,9 @@ def _resumption(options: argparse.Namespace, folder: Path) -> str:
         words += ["--steps", str(options.steps)]
     if options.every != EVERY:
         words += ["--every", str(options.every)]
-    if options.no_plot:
-        words += ["--no-plot"]
+    for name in ("no_plot", "no_cache"):
+        if getattr(options, name):
+            words += ["--" + name.replace("_", "-")]
     if options.evaluate_every is not None:
         words += ["--evaluate-every", str(options.evaluate_every)]
         words += ["--evaluation-episodes", str(options.evaluation_episodes)]
@@ -440,7 +448,7 @@ def _resumption(options: argparse.Namespace, folder: Path) -> str:
 
 
 def _line(record: Record) -> str:
-    """A record as one line of JSON; null where there is no number yet."""
+    """A record as one line of JSON, with null for the return before the first episode ends."""
     metrics = {name: x if math.isfinite(x) else None for name, x in record.metrics.items()}
     return json.dumps({"update": record.update, "steps": record.steps, **metrics}) + "\n"
 

@@ -9,6 +9,7 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
+from ..errors import ArgumentError, JaxRBDError
 from ..io import load_model, load_urdf
 from ..model import Model
 from ..robots import load_robot, robot_names
@@ -28,18 +29,28 @@ _QUICK_OPTIONS = {"xla_backend_optimization_level": 0}
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the suite, print its tables, and return 0 if all cases are correct, else 1.
 
-    `argv`: the arguments of the program; None means the arguments of this process.
+    `argv`: the arguments of the program; None means the arguments of this process. Raises
+    SystemExit with the status 2 for invalid options, as argparse does.
     """
-    options = _parser().parse_args(argv)
-    if options.solutions:
-        solutions = check_solutions(_robot(options.solutions))
+    parser = _parser()
+    options = parser.parse_args(argv)
+    conditions = [c for c in CONDITIONS if options.state in c.name]
+    if not conditions:
+        parser.error(f"--state: no state has {options.state!r} in its name")
+    try:
+        robot = _robot(options.solutions) if options.solutions else None
+        adapter = _adapter(options.adapter)
+    except JaxRBDError as error:
+        parser.error(str(error))
+    if robot is not None:
+        solutions = check_solutions(robot)
         print(solutions.table())
         return 1 if solutions.wrong else 0
     kinds = options.kinds or (_QUICK_KINDS if options.quick else tuple(KINDS))
     report = run(
-        _adapter(options.adapter),
+        adapter,
         trees=[tree for tree in ALL_TREES if tree.kind in kinds],
-        conditions=[c for c in CONDITIONS if options.state in c.name],
+        conditions=conditions,
         quantities=options.quantities,
         order=options.order or (QUICK_ORDERS if options.quick else 3),
         modes=options.modes,
@@ -91,16 +102,21 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _robot(name: str) -> Model:
+    """The model of a bundled robot, a URDF file or a model file."""
     if name in robot_names():
         return load_robot(name)
     return load_model(name) if name.endswith(".jaxrbd") else load_urdf(name)
 
 
 def _adapter(name: str | None) -> Adapter:
+    """The adapter with the name MODULE:OBJECT. Raises ArgumentError if there is no such object."""
     if name is None:
         return JaxRBD()
     module, _, attribute = name.partition(":")
-    found = getattr(importlib.import_module(module), attribute)
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ArgumentError(f"--adapter {name}: {error}, expected MODULE:OBJECT") from error
     return found() if isinstance(found, type) else found
 
 

@@ -44,7 +44,7 @@ class Functions:
 
 
 QUANTITIES = tuple(field.name for field in dataclasses.fields(Functions))
-STEP = 0.5  # s
+STEP = 0.5  # s, the time of `Functions.step`
 
 
 class Adapter:
@@ -53,7 +53,7 @@ class Adapter:
     name: str = "unnamed"
 
     def robots(self, trees: Sequence[Tree]) -> list[list[Tree]]:
-        """The supported trees, in groups; each group becomes one robot.
+        """The supported trees, in groups. The suite makes one robot from each group.
 
         The suite does not test a tree that is in no group. Default: one robot of all trees.
         """

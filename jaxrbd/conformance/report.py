@@ -7,17 +7,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..errors import ArgumentError
 from .robots import PLACES, Tree
 from .states import DIRECTIONS, Condition
 
 MODES = ("forward", "reverse")
 PRECISIONS = ("float64", "float32")
 
-# Tolerances of the value (order 0) and of the derivatives of order 1 to 3. Errors are relative to a
-# scale per tree, quantity and order n: the maximum of the value and of the n-th derivative over all
-# states. In float64 the tolerances are the accuracy of the central differences. In float32 they
-# allow for the rounding errors of forward dynamics: mass matrices with condition numbers up to 200
-# amplify the rounding (1.2e-7). A derivative that is wrongly zero has a relative error of about 1.
+# Tolerances of the value (order 0) and of the derivatives of order 1 to 3. They are relative to the
+# scale of `Report.errors`. In float64 they are the accuracy of the central differences.
+# In float32 they allow for the rounding errors of forward dynamics: mass matrices with condition
+# numbers up to 200 amplify the rounding (1.2e-7). A derivative that is wrongly zero has a relative
+# error of about 1.
 TOLERANCE = {"float64": (1e-11, 1e-10, 1e-9, 1e-8), "float32": (1e-4, 1e-4, 1e-4, 1e-4)}
 
 # Codes in `Report.errors` in place of an error. The entry of a case that is not tested is NaN.
@@ -32,9 +33,9 @@ class Report:
     """The errors of one library in all cases.
 
     - `errors`: an array, whose axes `axes` lists. An entry is the relative error of a case; or
-      `NOT_FINITE`, `ERROR` or `UNSURE`; or NaN for a case that was not tested. The scale of the
-      errors of a tree is the maximum, over all states, of the value and of the derivative of the
-      same order;
+      `NOT_FINITE`, `ERROR` or `UNSURE`; or NaN for a case that was not tested. There is one scale
+      of the errors for each tree, quantity and order n: the largest absolute value, over all states
+      and directions, of the quantity and of its n-th derivative;
     - `uncertainty` (4,): the largest uncertainty of the reference derivatives of each order,
       divided by the scale of the errors;
     - `notes`: the failures of the library, with the reasons.
@@ -82,15 +83,18 @@ class Report:
         """`errors` and `wrong` of the cases with the given labels, as flat arrays.
 
         `labels`: a label or a list of labels for an axis, by the name of the axis. An axis that is
-        not given includes all its labels.
+        not given includes all its labels. Raises ArgumentError for an unknown axis or label.
         """
         index = []
         for name, known in self.axes.items():
             chosen = labels.pop(name, known)
             chosen = chosen if isinstance(chosen, (list, tuple)) else [chosen]
+            for label in chosen:
+                if label not in known:
+                    raise ArgumentError(f"the axis {name} has no label {label!r}")
             index.append([known.index(label) for label in chosen])
         if labels:
-            raise KeyError(f"no axis {sorted(labels)}; axes: {list(self.axes)}")
+            raise ArgumentError(f"no axis {sorted(labels)}; axes: {list(self.axes)}")
         cases = np.ix_(*index)
         return self.errors[cases].ravel(), self.wrong[cases].ravel()
 
@@ -108,9 +112,9 @@ class Report:
         if not np.any(wrong):
             return f"ok {np.nanmax(errors):.0e}".replace("e-0", "e-")
         faults = errors[wrong]
-        word = "differs" if labels.get("order") == 0 else "WRONG"
+        off = "differs" if labels.get("order") == 0 else "WRONG"
         counts = {
-            word: np.sum((faults >= 0) & (faults < NOT_FINITE)),
+            off: np.sum((faults >= 0) & (faults < NOT_FINITE)),
             "nan": np.sum(faults == NOT_FINITE),
             "error": np.sum(faults == ERROR),
             "unsure": np.sum(faults == UNSURE),

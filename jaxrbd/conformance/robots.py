@@ -69,7 +69,7 @@ KINDS = {
 
 # The multiplier of the mimic joints.
 _RATIO = -0.7
-# The armature of the joint of a massless last link. Without armature the mass matrix is singular.
+# The armature in kg m^2 of the joint of a massless last link, whose mass matrix would be singular.
 _ARMATURE = 0.2
 
 

@@ -5,8 +5,9 @@ their bounds, stages at a limit of the speed, and an equation for the last veloc
 a posture has a coordinate at its limit. Each problem is first solved with bounds so wide that they
 are not active. The tested bounds are a fraction of the values of this solution, so some are active.
 
-The parameters change along random lines: the initial state, the targets and bounds, or the model.
-The reference derivatives are central differences of the solutions of changed problems (`truth.py`).
+The parameters are in groups: the initial state, the targets and bounds, and the model. Each group
+changes along a random line. The reference derivatives are central differences of the solutions of
+the changed problems (`truth.py`).
 """
 
 from __future__ import annotations
@@ -35,14 +36,16 @@ from .truth import true_derivatives
 
 # The largest error of a derivative, relative to the largest derivative of the same quantity.
 SOLUTION_TOLERANCE = 1e-6
-# The changes of parameters are at most this multiple of normal random numbers.
+# The direction of a line of parameters is this length times normal random values. The curve of
+# `true_derivatives` has its parameter between -1 and 1, so the length limits the changes.
 _LENGTH = 0.003
-_STAGES, _DT = 4, 0.1  # s
-# The bounds are this fraction of the largest values of the solution without bounds.
+_STAGES = 4  # stages of optimal control
+_DT = 0.1  # s, the time of a stage
+# The tested bounds are this fraction of the largest values of the solution without active bounds.
 _FRACTION = 0.7
-_INFINITE = 1e6
+_INFINITE = 1e6  # a bound that is never active
 
-# Vectors of changes of the parameters, by the name of the group of parameters.
+# The changes of the parameters, one vector per group, by the name of the group.
 Changes = dict[str, Array]
 
 
@@ -50,10 +53,9 @@ class _Problem(NamedTuple):
     """A problem whose solutions are tested.
 
     - `contracted(changes, bounds)`: the pair of a vector and the solution. The vector has one entry
-      per quantity of the solution; all entries are NaN if the solver did not converge;
+      per quantity of the solution, by `_contract`;
     - `sizes`: the number of parameters of each group;
-    - `wide`: bounds that are not active; for optimal control also the value 0 of the equation for
-      the last velocity;
+    - `wide`: bounds that are not active, in the order of the bounds of the problem;
     - `bounds(solution)`: the bounds that are tested, from the solution with the bounds `wide`;
     - `active(solution, bounds)`: how many bounds of each kind are active.
     """
@@ -141,6 +143,7 @@ def _check(solver: str, problem: _Problem) -> tuple[list[SolutionCheck], dict[st
     def values(changes: Changes) -> Array:
         return problem.contracted(changes, bounds)[0]
 
+    # The reference derivatives, along one line per group of parameters.
     lines = {group: _LENGTH * rng.normal(size=size) for group, size in problem.sizes.items()}
     truths, gaps = {}, {}
     for group, line in lines.items():
@@ -151,6 +154,7 @@ def _check(solver: str, problem: _Problem) -> tuple[list[SolutionCheck], dict[st
         truth, gap = true_derivatives(curve)
         truths[group], gaps[group] = truth[1], gap[1]
 
+    # The derivatives of the solver, divided by the largest derivative of each quantity.
     scale = np.max(np.abs(list(truths.values())), axis=0)
     scale = np.maximum(scale, np.finfo(float).tiny)
     # These programs run once or a few times, so optimization takes longer than it saves.
@@ -172,14 +176,21 @@ def _check(solver: str, problem: _Problem) -> tuple[list[SolutionCheck], dict[st
 
 
 def _contract(solution: Any, converged: Array) -> Array:
-    """The sum of the entries of each array of a pytree, multiplied by random weights."""
+    """One sum for each array of a solution: the sum of its entries times random weights.
+
+    All sums are NaN if the solver has not converged.
+    """
     rng = np.random.default_rng(1)
     sums = [jnp.sum(rng.normal(size=x.shape) * x) for x in jax.tree.leaves(solution)]
     return jnp.where(converged, jnp.stack(sums), jnp.nan)
 
 
 def _changed(model: Model, change: Array) -> Model:
-    """The robot with other masses and placements of joints; `change` is a vector."""
+    """The robot with scaled inertias and shifted joints.
+
+    `change` (4 nb,): the relative change of the inertia of each body, then the shift of each joint
+    in m, in the frame of the parent body.
+    """
     positions = model.placement.p
     masses, shifts = jnp.split(change, [len(model.inertia)])
     return eqx.tree_at(
@@ -231,7 +242,11 @@ class _End(eqx.Module):
 
 
 def _motion(model: Model) -> _Problem:
-    """A short motion from a start state towards a goal configuration."""
+    """A short motion from a start state towards a goal configuration.
+
+    The bounds (3,): the bound of the scaled forces u; the limit of the squared speed |v|^2; and the
+    mean of the last velocity, which is an equation.
+    """
     q0, goal = _configurations(model)
     v0 = 0.1 * jnp.cos(jnp.arange(1.0, model.nv + 1))
     target = frame_placement(model, goal, model.frame_names[-1]).p
@@ -303,7 +318,8 @@ def _motion(model: Model) -> _Problem:
 def _posture(model: Model) -> _Problem:
     """A posture whose last frame is near a target, with one position limit.
 
-    The limit belongs to the joint that moves furthest, among the joints with one coordinate.
+    The limit belongs to the joint that moves furthest, among the joints with one coordinate. The
+    bounds (2, nq): the lower and the upper position limits.
     """
     q0, goal = _configurations(model)
     frame = model.frame_names[-1]

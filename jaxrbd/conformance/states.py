@@ -36,7 +36,8 @@ class Condition:
       random values;
     - `scale`: a factor on the quaternion. A condition with a factor other than 1 is tested only for
       joints with a quaternion;
-    - `smooth`: whether the derivatives exist.
+    - `smooth`: whether the derivatives exist. If not, only the value (order 0) is tested, and it is
+      correct if it is finite.
     """
 
     name: str
@@ -130,7 +131,9 @@ def _coordinate_curve(
 ) -> Curves:
     """The curve of one coordinate.
 
-    The function draws the same values from the random generators for every condition.
+    The random generators `state`, `tested` and `moving` are for the state, for the axis of a
+    rotation by `condition.angle`, and for the rates along the curve. The function draws the same
+    values from them for every condition.
     """
     is_quaternion = coordinate.letter == "Q"
     special = condition.whole or coordinate.tested
@@ -166,7 +169,10 @@ def _coordinate_curve(
 
 
 def _with_speed(robot: Robot, condition: Condition, v: np.ndarray) -> np.ndarray:
-    """The velocity, scaled to the condition's speed in the tested joint or in every joint."""
+    """The velocity v (nv,), scaled to the speed of the condition.
+
+    It is scaled in the tested joint, or in every joint if the condition is of the whole robot.
+    """
     if condition.speed is None:
         return v
     v = v.copy()

@@ -36,9 +36,10 @@ QUICK_ORDERS: Orders = {
     ("float64", "reverse"): 1,
     ("float32", "reverse"): 1,
 }
-# A function of the parameters t (trees,) and one curve, with values (trees,).
+# A quantity as one scalar per tree: a function of t (trees,) and one curve, with values (trees,).
 Contracted = Callable[[Array, Curves], Array]
-# A function of t (trees,) that returns the value and the derivatives up to some order.
+# A function of t (trees,) that returns the scalars and their derivatives up to some order, each
+# (trees,).
 Tower = Callable[[Array], tuple[Array, ...]]
 
 
@@ -79,8 +80,8 @@ def run(
     `truth.py`). The reference values are jaxrbd's values in float64; for `step` they are the
     library's values in float64. The function does not change JAX's settings.
 
-    Raises ArgumentError for an unknown quantity, mode or precision, for no trees, and for an order
-    that is not 0 to 3.
+    Raises ArgumentError for an unknown quantity, mode or precision, for an order that is not 0 to
+    3, and if there is nothing to test.
     """
     adapter = JaxRBD() if adapter is None else adapter
     for name, given, known in (
@@ -91,17 +92,29 @@ def run(
         for x in given:
             if x not in known:
                 raise ArgumentError(f"{name} has {x!r}, expected entries of {name.upper()}")
-    if not trees:
-        raise ArgumentError("trees is empty, expected at least one tree")
+    for name, given in (
+        ("trees", trees),
+        ("conditions", conditions),
+        ("quantities", quantities),
+        ("modes", modes),
+        ("precisions", precisions),
+    ):
+        if not given:
+            raise ArgumentError(f"{name} is empty, expected at least one entry")
+    known_cases = list(product(PRECISIONS, MODES))
     if isinstance(order, int):
-        order = dict.fromkeys(product(PRECISIONS, MODES), order)
+        order = dict.fromkeys(known_cases, order)
     orders: dict[Any, int] = dict(order)
     for case, highest in orders.items():
+        if case not in known_cases:
+            raise ArgumentError(f"order has {case!r}, expected keys (precision, mode)")
         if highest not in range(HIGHEST_ORDER + 1):
             raise ArgumentError(f"order is {highest!r} for {case}, expected 0 to {HIGHEST_ORDER}")
     # Grouped by precision, so `jax_enable_x64` changes once per robot and precision.
     orders = {(p, m): orders[p, m] for p in precisions for m in modes if (p, m) in orders}
-    highest = max(orders.values(), default=0)
+    if not orders:
+        raise ArgumentError("order has no entry for the given precisions and modes")
+    highest = max(orders.values())
     report = Report(adapter.name, tuple(trees), tuple(conditions), tuple(quantities), highest)
     groups = adapter.robots(trees)
     clock = _Clock(groups, report.quantities, orders, progress)
@@ -118,12 +131,13 @@ class _Clock:
     """Reports the progress and an estimate of the remaining time.
 
     The cost of a program is an estimate of its time in seconds, for jaxrbd on one core of a CPU of
-    2026. The remaining time is the cost of the remaining programs, multiplied by the ratio of time
-    to cost of the finished programs.
+    2026. The remaining time is the cost of the remaining programs, multiplied by a factor: the time
+    of the finished programs, divided by their cost.
     """
 
-    # Seconds for a first derivative in forward mode of a robot with four joint kinds. `_TRUTH` and
-    # `_BY_ORDER` multiply these times.
+    # The cost of a first derivative in forward mode, for a robot with four joint kinds. `_TRUTH` is
+    # the relative cost of the reference derivatives, and `_BY_ORDER` of the derivatives up to order
+    # 0, 1, 2 and 3.
     _SECONDS: ClassVar = {
         "inverse_dynamics": 2.0,
         "forward_dynamics": 4.5,
@@ -159,6 +173,7 @@ class _Clock:
         return self._BY_ORDER[mode][order] * self._first(group, quantity)
 
     def _first(self, group: Sequence[Tree], quantity: str) -> float:
+        """The cost of a first derivative in forward mode."""
         kinds = len({tree.kind for tree in group})
         return self._SECONDS.get(quantity, 1.0) * (0.5 + kinds / 8)
 
@@ -239,6 +254,7 @@ def _contract_all(
 
 
 def _contract(function: Callable, robot: Robot, quantity: str) -> Contracted:
+    """One scalar per tree: the sum of the entries of a quantity, multiplied by random weights."""
     q_tree, v_tree = layout(robot)
     n = len(robot.trees)
     out_tree = {"placement": np.repeat(np.arange(n), 12), "step": q_tree}.get(quantity, v_tree)
@@ -341,7 +357,11 @@ def _record(
     results: Sequence[np.ndarray],
     truth: _Truth,
 ) -> None:
-    """Write the errors of one program, (quantity, precision, mode, order), into the report."""
+    """Write the errors of one program into the report.
+
+    `program`: its quantity, precision, mode and highest order; `results`: the derivatives of order
+    0, 1, ..., each (curves, trees). If the library failed at a higher order, this order is missing.
+    """
     conditions = report.conditions
     smooth = np.repeat([c.smooth for c in conditions], len(DIRECTIONS))
     applicable = np.repeat([applies(robot, c) for c in conditions], len(DIRECTIONS), axis=0)
@@ -359,7 +379,7 @@ def _record(
                 errors = np.abs(results[n] - truth.value[n]) / scale
             unsure = uncertainty > TOLERANCE[program[1]][n] / 3
             errors[unsure | ~np.isfinite(truth.value[n])] = UNSURE
-            errors[~smooth] = 0.0
+            errors[~smooth] = 0.0  # in a state without derivatives, each finite value is correct
             errors[~np.isfinite(results[n])] = NOT_FINITE
         tested = applicable & (smooth[:, None] | (n == 0))
         errors = np.where(tested, errors, np.nan)

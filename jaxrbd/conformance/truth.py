@@ -1,10 +1,11 @@
 """Reference derivatives of a smooth curve, by central differences of its values.
 
-The curve is sampled at `+-(k - 1/2) h`, k = 1, ..., 8. The estimates are the derivatives at 0 of
-the polynomial of degree 15 through these samples. Five steps h give five estimates. Of all pairs of
-neighboring steps, the method takes the pair whose estimates differ least. The estimate with the
-larger step of this pair is the result, because its rounding error is smaller. No sample is near
-t = 0, so special cases of a library for small angles or for zero do not affect the result.
+The curve is sampled at the 16 points `+-(k - 1/2) h`, k = 1, ..., 8, where h is the step. The
+estimates are the derivatives at 0 of the polynomial of degree 15 through these samples. Five steps
+give five estimates. Two neighboring steps have a gap: the difference of their estimates, plus the
+rounding error of the larger step. The method takes the two steps with the smallest gap. The result
+is the estimate of the larger of these steps, because its rounding error is smaller. No sample is
+near t = 0, so special cases of a library for small angles or for zero do not affect the result.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-_SIDE = 8  # points on each side
+_SIDE = 8  # points with t > 0, and as many with t < 0
 _STEPS = (0.008, 0.016, 0.032, 0.064, 0.128)
 
 
@@ -24,7 +25,7 @@ def stencil() -> tuple[np.ndarray, np.ndarray]:
     Let `P_k(x) = prod_j (x^2 - x_j^2) / (x_k^2 - x_j^2)` for a point x_k > 0, with the product over
     the other points x_j > 0. The interpolating polynomial is the sum over all points x_k > 0 of
     `even(x_k) P_k(x) + odd(x_k) P_k(x) x / x_k`, where even and odd are the even and odd parts of
-    the curve.
+    the samples. In the code, `P_k(x) = constant + square x^2 + ...`.
     """
     positive = np.arange(1, _SIDE + 1) - 0.5
     even, odd = np.zeros((3, _SIDE)), np.zeros((3, _SIDE))
@@ -41,8 +42,8 @@ def true_derivatives(curve: Callable[[float], np.ndarray]) -> tuple[np.ndarray, 
     """The value and the derivatives of order 1 to 3 of `curve` at 0, and their uncertainty.
 
     `curve(t)`: the values (...) of any number of curves in float64, for t in [-0.96, 0.96]. Both
-    results are (4, ...). The uncertainty is the difference between the estimates of two neighboring
-    steps plus the rounding error of the samples. It is not finite if a sample is not finite.
+    results are (4, ...). The uncertainty of a derivative is the smallest gap (see the head of this
+    module); the uncertainty of the value is 0. It is not finite if a sample is not finite.
     """
     points, weights = stencil()
     orders = np.arange(1, 4)[:, None]

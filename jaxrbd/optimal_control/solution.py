@@ -21,10 +21,11 @@ from ..model.arguments import Requirement
 from .implicit import Point, with_derivatives
 from .lqr import METHODS, choice
 from .problem import Problem
-from .solver import COLUMNS, History, Iterate, Settings, Solver, recorded
+from .solver import COLUMNS, History, Iterate, Settings, Solver, Status, recorded
 from .stages import (
     Multipliers,
     Residuals,
+    Values,
     blank_linearisation,
     checked_cost,
     constraint_vectors,
@@ -315,25 +316,69 @@ def check_functions(problem: Problem, x0: PyTree, us: Array, p: PyTree) -> None:
 
 def _start(solver: Solver, xs, us, shapes, warm: Solution | None, mu: Array) -> Iterate:
     """The first state of the loop."""
-    dtype, (N, m), (inner, last), n = us.dtype, us.shape, shapes, solver.problem.space.size
-    if inner.defect.dtype != dtype:
-        raise ArgumentError(f"the states have dtype {inner.defect.dtype}, expected {dtype} as us")
-    costates, gains = jnp.zeros((N + 1, n), dtype), jnp.zeros((N, m, n), dtype)
-    y, z = (jnp.zeros((N, *x.shape), dtype) for x in (inner.h, inner.g))
-    y_last, z_last = (jnp.zeros(x.shape, dtype) for x in (last.h, last.g))
-    cold = costates, gains, Multipliers(y, z, y_last, z_last, jnp.zeros_like(us))
+    inner, _ = shapes
+    if inner.defect.dtype != us.dtype:
+        raise ArgumentError(
+            f"the states have dtype {inner.defect.dtype}, expected {us.dtype} as us"
+        )
+    cold = _cold_start(us, shapes, solver.problem.space.size)
     if warm is None:
         return solver.start(xs, us, *cold, mu)
     start = warm.costates, warm.gains, warm.multipliers
     names = "costates", "gains", *(f"multipliers.{name}" for name in Multipliers._fields)
     for name, x, expected in zip(names, jax.tree.leaves(start), jax.tree.leaves(cold)):
-        if jnp.shape(x) != expected.shape or jnp.result_type(x) != dtype:
+        if jnp.shape(x) != expected.shape or jnp.result_type(x) != us.dtype:
             raise ArgumentError(
                 f"{name} of guess has shape {jnp.shape(x)} and dtype {jnp.result_type(x)}, "
-                f"expected {expected.shape} of {dtype} for the stages and constraints of problem; "
-                "the pair (guess.xs, guess.us) is a guess for a problem with other constraints"
+                f"expected {expected.shape} of {us.dtype} for the stages and constraints of "
+                "problem; the pair (guess.xs, guess.us) is a guess for a problem with other "
+                "constraints"
             )
     return solver.start(xs, us, *start, mu)
+
+
+def _cold_start(
+    us: Array, shapes: tuple[Values, Values], n: int
+) -> tuple[Array, Array, Multipliers]:
+    """Costates (N + 1, n), gains (N, m, n) and multipliers of zeros.
+
+    `shapes`: the result of `value_shapes`; `n`: the size of the tangent space of the states.
+    """
+    (N, m), (inner, last), dtype = us.shape, shapes, us.dtype
+    y, z = (jnp.zeros((N, *x.shape), dtype) for x in (inner.h, inner.g))
+    y_last, z_last = (jnp.zeros(x.shape, dtype) for x in (last.h, last.g))
+    multipliers = Multipliers(y, z, y_last, z_last, jnp.zeros_like(us))
+    return jnp.zeros((N + 1, n), dtype), jnp.zeros((N, m, n), dtype), multipliers
+
+
+@_compiled()
+def first_solution(problem: Problem, x0: PyTree, p: PyTree, guess: Any) -> Solution:
+    """The `Solution` of a guess before the first step, with the types of a result of `shift`.
+
+    The arguments are those of `solve`, with the controls (N, m) or the pair (xs, us) as the guess.
+    JAX compiles `solve` again for a guess of another type. So if a controller starts with this
+    solution, one program serves its first solve and all others. The costates, gains and multipliers
+    are zero. The cost and the residuals are infinite, because they are not computed. Errors as in
+    `solve`.
+    """
+    x0 = problem.space.checked(x0, "x0")
+    xs, us, _ = _guess(problem, x0, p, guess)
+    us = jnp.clip(us, *(x[None] for x in control_bounds(problem, us)))
+    shapes = value_shapes(problem, p, xs, us)
+    costates, gains, multipliers = _cold_start(us, shapes, problem.space.size)
+    infinite = jnp.full((), jnp.inf, us.dtype)
+    return Solution(
+        xs,
+        us,
+        gains,
+        costates,
+        multipliers,
+        infinite,
+        Residuals(*[infinite] * 5),
+        jnp.full((), int(Status.ITERATION_LIMIT), int),
+        jnp.zeros((), int),
+        recorded(jnp.zeros((1, COLUMNS), us.dtype)),
+    )
 
 
 @_compiled()

@@ -46,11 +46,12 @@ def _arrows(model: Model, scene: Scene, q: jax.Array, v: jax.Array):
 
 
 def contact_arrows(model: Model, scene: Scene, motion: Motion, dt: float) -> ContactArrows:
-    """The forces that `contact_force` gives for a motion, whose configurations are dt apart.
+    """The forces of the ground on the spheres of a scene along a motion, by `contact_force`.
 
-    The velocities are the differences of the configurations over dt; the last configuration has the
-    velocity of the one before, and a single configuration is at rest. The forces between shapes of
-    `scene.pairs` are not part of the result.
+    `dt`: the time between two configurations of the motion, in s. The velocity of a configuration
+    is its difference to the next configuration, divided by `dt`. The last configuration has the
+    velocity of the configuration before it; a single configuration is at rest. The forces between
+    shapes of `scene.pairs` are not part of the result.
     """
     scene = scene_for(model, scene)
     q = jnp.asarray(motion.q, model.dtype)
@@ -66,6 +67,6 @@ def contact_arrows(model: Model, scene: Scene, motion: Motion, dt: float) -> Con
 
 
 def arrow_scale(model: Model, drawing: Drawing, size: float) -> float:
-    """The length of an arrow per force, in m/N: the weight of the robot has the length `size`."""
+    """The length of an arrow per force, in m/N: `size` is the length for the robot's weight."""
     weight = float(np.sum(drawing.masses) * np.linalg.norm(np.asarray(model.gravity, float)))
     return size / (weight or 1.0)

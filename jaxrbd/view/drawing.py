@@ -22,8 +22,8 @@ from .triangles import Packages, Triangles, shape_triangles, transformed
 
 LAYERS = ("visuals", "collisions", "frames", "inertias", "com")
 _GREY = (0.66, 0.69, 0.73, 1.0)
-_COLLISION = (0.95, 0.55, 0.2, 0.45)
-_INERTIA = (0.25, 0.45, 0.95, 0.45)
+_COLLISION_COLOR = (0.95, 0.55, 0.2, 0.45)
+_INERTIA_COLOR = (0.25, 0.45, 0.95, 0.45)
 
 
 class Item(NamedTuple):
@@ -46,8 +46,9 @@ class Item(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """The drawing of a robot: its `items`, and its `centers` of mass.
+    """The drawing of a robot.
 
+    - `items`: the triangles on the bodies;
     - `masses` (nb,) in kg and `centers` (nb, 3) in m: mass and centre of mass of each body, in the
       frame of the body;
     - `reach`: the largest distance in m of a joint from the frame of its parent body.
@@ -59,11 +60,12 @@ class Drawing(NamedTuple):
     reach: float
 
     def size(self, layers: Sequence[str]) -> float:
-        """A length of the robot in m, for the lengths of axes: the reach, or the largest shape.
+        """The size of the robot in m, from which the lengths of drawn axes are computed.
 
-        Only shapes on moving bodies in the layers "visuals" and "collisions" count, if `layers` has
-        them. An inertia can have an ellipsoid that is much larger than the robot. Without such
-        shapes and without reach, the shapes that are not shown count too.
+        It is the maximum of `reach` and of the extents of the shapes on moving bodies, if their
+        layer is in `layers`, and is "visuals" or "collisions". Ellipsoids of inertias do not count,
+        because they can be much larger than the robot. If this maximum is almost 0, all shapes of
+        "visuals" and "collisions" count, and the size is at least 1 mm.
         """
         shapes = [item for item in self.items if item.layer in ("visuals", "collisions")]
         shown = [item for item in shapes if item.layer in layers and item.body >= 0]
@@ -88,8 +90,8 @@ def drawing(model: Model, packages: Packages | None = None) -> Drawing:
     robot(model)
     poses = np.array(pose_matrix(model.frame_pose), float).reshape(-1, 4, 4)
     items: list[Item] = []
-    reader = _Shapes(packages)
-    for layer, default in (("visuals", _GREY), ("collisions", _COLLISION)):
+    reader = _ShapeReader(packages)
+    for layer, default in (("visuals", _GREY), ("collisions", _COLLISION_COLOR)):
         for link, shapes in getattr(model.geometry, layer).items():
             frame = model.frame_names.index(link)
             for shape in shapes:
@@ -118,14 +120,14 @@ def drawing(model: Model, packages: Packages | None = None) -> Drawing:
             ]
         if masses[body] > 0:
             ellipsoid = _inertia_ellipsoid(inertia[body])
-            items.append(Item(name, "inertias", body, *ellipsoid, _INERTIA))
+            items.append(Item(name, "inertias", body, *ellipsoid, _INERTIA_COLOR))
     child_bodies = [i for i, parent in enumerate(model.topology.parents) if parent >= 0]
     distances = np.linalg.norm(np.array(model.placement.p, float)[child_bodies], axis=-1)
     return Drawing(tuple(items), masses, centers, float(np.max(distances, initial=0.0)))
 
 
-class _Shapes:
-    """The items of shapes. Each shape is read once, and the triangles of all items are counted."""
+class _ShapeReader:
+    """Makes items from shapes. It reads each shape once, and counts the triangles of all items."""
 
     def __init__(self, packages: Packages | None):
         self._packages = packages
@@ -173,9 +175,9 @@ def _key(shape: Shape) -> Hashable:
 
 
 def _principal(inertia: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-    """The mass, the pose (4, 4) of the principal axes, and the mean squares (3,) in m^2.
+    """The mass in kg, the pose (4, 4) of the principal axes, and three mean squares in m^2.
 
-    The mean squares are of the coordinates along the principal axes.
+    A mean square is the mean over the mass of the squared coordinate along a principal axis.
     """
     mass, c, I = inertia_about_com(inertia)
     second = np.trace(I) / 2 * np.eye(3) - I  # the integral of r r^T dm about the centre of mass
@@ -186,7 +188,10 @@ def _principal(inertia: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
 
 
 def _inertia_box(inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The box of uniform density with this inertia; a point mass has a small box."""
+    """Vertices and faces of the box of uniform density with this inertia.
+
+    A point mass has a small box.
+    """
     _, H, moments = _principal(inertia)
     sides = np.sqrt(12 * moments)  # the second moment of a side a is m a^2 / 12
     (box,) = shape_triangles(Box(np.maximum(sides, _smallest_side(inertia[0], sides)) / 2))
@@ -194,7 +199,10 @@ def _inertia_box(inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _inertia_ellipsoid(inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The ellipsoid of uniform density with this inertia; a point mass has a small ellipsoid."""
+    """Vertices and faces of the ellipsoid of uniform density with this inertia.
+
+    A point mass has a small ellipsoid.
+    """
     _, H, moments = _principal(inertia)
     radii = np.sqrt(5 * moments)  # the second moment of a semi-axis r is m r^2 / 5
     (ball,) = shape_triangles(Ellipsoid(np.maximum(radii, _smallest_side(inertia[0], radii) / 2)))
@@ -202,12 +210,12 @@ def _inertia_ellipsoid(inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _smallest_side(mass: float, sides: np.ndarray) -> float:
-    """The smallest side to draw, so that rods and discs without thickness are visible.
+    """The smallest side to draw in m, so that rods and discs without thickness are visible.
 
     It is 4 % of the largest side. For a point mass it is the side of a cube of steel.
     """
     largest = np.max(sides)
-    return 0.04 * largest if largest > 1e-6 else (mass / 7850) ** (1 / 3)
+    return 0.04 * largest if largest > 1e-6 else (mass / 7850) ** (1 / 3)  # 7850 kg/m^3: steel
 
 
 def _extent(item: Item) -> float:

@@ -40,7 +40,7 @@ _LABELS = {
 
 
 class SliderRange(NamedTuple):
-    """A slider: its label, and the range of the coordinate of the dof."""
+    """A slider: its label, and the range of the coordinate of its dof, in rad or m."""
 
     label: str
     lower: float
@@ -48,10 +48,12 @@ class SliderRange(NamedTuple):
 
 
 def slider_ranges(model: Model, size: float) -> list[SliderRange]:
-    """One slider per dof, (nv,), with the position limits of joints with one dof.
+    """The sliders of all dofs, (nv,).
 
-    For other joints and without limits, an angle is within pi of zero, and a length is within 2
-    `size` of zero. `size`: the size of the drawn robot in m.
+    The range of a joint with one dof is its position limits. Without limits, and for joints with
+    several dofs, an angle is from -pi to pi, and a length is from -2 `size` to 2 `size`. If a joint
+    has only one limit, the other end of its range is at least pi or 2 `size` away from this limit.
+    `size`: the size of the drawn robot in m.
     """
     dofs: list[tuple[int, SliderRange]] = []
     for group in joint_groups(model):
@@ -197,7 +199,7 @@ class Viewer:
             )
 
     def _show(self, body_poses: Motion, index: int) -> None:
-        """Show the configurations at the time `index`, and set the sliders to them."""
+        """Show the configurations at the time with this index, and move the sliders there."""
         self._q = body_poses.q[:, index]
         self._stage.place(body_poses, index)
         self._draw_forces()
@@ -209,6 +211,7 @@ class Viewer:
             self._moved_by_program = False
 
     def _typed(self, q: np.ndarray) -> Any:
+        """q as an array of JAX, in the dtype of the model."""
         return jnp.asarray(q, self._model.dtype)
 
     def _draw_forces(self) -> None:
@@ -225,7 +228,8 @@ class Viewer:
                 self._show_forces,
             )
 
-    def _set_single(self, q: Any) -> None:
+    def _show_single(self, q: Any) -> None:
+        """Show the configuration (nq,) of a single robot."""
         self._show(motion(self._model, q), 0)
 
     # -------------------------------------------------------------------------------- controls
@@ -300,7 +304,7 @@ class Viewer:
         with self._lock:
             self._pause()
             x = jnp.asarray([slider.value for slider in self._sliders], self._model.dtype)
-            self._set_single(integrate(self._model, neutral(self._model), x))
+            self._show_single(integrate(self._model, neutral(self._model), x))
 
     # ------------------------------------------------------------------------ inverse kinematics
 
@@ -393,7 +397,7 @@ class Viewer:
             found = inverse_kinematics(
                 self._model, [task], self._typed(q0), locked=locked, max_iterations=30
             )
-            self._set_single(found.q)
+            self._show_single(found.q)
 
 
 def _free_port(host: str, port: int) -> int:

@@ -17,19 +17,19 @@ from ..model.names import described
 from ..model.shapes import Sphere
 from ..spatial import Pose, pose_matrix
 from .drawing import Drawing, Item
-from .motion import AXES, motion
+from .motion import RELATIVE_AXIS_LENGTH, motion
 from .triangles import shape_triangles, transformed
 
 Color = Sequence[int | float]
-_PATH = (0.1, 0.55, 0.75)
-_OVERLAP = (0.9, 0.15, 0.15)
+_PATH_COLOR = (0.1, 0.55, 0.75)
+_OVERLAP_COLOR = (0.9, 0.15, 0.15)
 AXIS_COLORS = ((0.9, 0.2, 0.2, 1.0), (0.2, 0.7, 0.25, 1.0), (0.2, 0.35, 0.95, 1.0))
-# Radii of axes, of arrows and paths, and of balls, per length of the axes of a body.
-_AXIS = 0.03
-_LINE = 0.06
-_BALL = 0.1
-_GHOST = 0.3  # the opacity of a ghost, relative to the robot
-_SIDES = 8  # of a rod
+# Radii of axes, of arrows and paths, and of balls, divided by the length of the axes of a body.
+_AXIS_RADIUS = 0.03
+_LINE_RADIUS = 0.06
+_BALL_RADIUS = 0.1
+_GHOST_OPACITY = 0.3  # the opacity of a ghost, relative to the robot
+_SIDES = 8  # the number of sides of a rod
 
 
 class Points(NamedTuple):
@@ -75,7 +75,7 @@ class Path(NamedTuple):
     """
 
     points: ArrayLike | Sequence
-    color: Color = _PATH
+    color: Color = _PATH_COLOR
     size: float | None = None
 
 
@@ -98,7 +98,7 @@ def frame_path(
     model: Model,
     trajectory: ArrayLike,
     frame: str | int | None = None,
-    color: Color = _PATH,
+    color: Color = _PATH_COLOR,
 ) -> Path:
     """The `Path` of the origin of a frame along a trajectory (T, nq).
 
@@ -129,16 +129,16 @@ def frame_origins(model: Model, R: np.ndarray, p: np.ndarray, frame: str | int) 
 
 
 def targets(tasks: Sequence[Task]) -> list[Marker]:
-    """Markers of the targets of tasks of inverse kinematics.
+    """Markers of the targets of tasks of inverse kinematics, from a list of tasks.
 
     A `FrameTask` with a target for the rotation has `Axes`. A `FrameTask` of the position alone, a
     `GazeTask` and a `ComTask` have `Points`. Raises ArgumentError for a target that is no point of
     the world: a posture, an orientation alone, and a target relative to a frame of the robot.
     """
     found: list[Marker] = []
-    for i, task in enumerate(tasks):
+    for i, task in enumerate(sequence(tasks, "tasks", "tasks of inverse kinematics")):
         if getattr(task, "relative_to", None) is not None:
-            raise ArgumentError(f"tasks[{i}] is relative to a frame, expected one of the world")
+            raise ArgumentError(f"tasks[{i}] is relative to a frame, expected a task in the world")
         weights = np.asarray(getattr(task, "weights", 0.0))
         if isinstance(task, FrameTask) and np.any(weights[:3] > 0):
             has_rotation = np.any(weights[3:] > 0)
@@ -158,16 +158,17 @@ def separations(found: Separation, within: float = np.inf) -> list[Marker]:
 
     Pairs that are apart are blue, with an arrow from the first shape to the second one. Pairs that
     overlap are red, with an arrow along which the second shape leaves the first one. Raises
-    ArgumentError for an object of another type.
+    ArgumentError for an object of another type, and if `within` is NaN or no number.
     """
     if not isinstance(found, Separation):
         raise ArgumentError(f"found is {found!r}, expected a Separation")
+    require(parameter(within, "within", ()), lambda x: ~np.isnan(x), "within", "a distance in m")
     distance = np.reshape(found.distance, -1)
     a, b = (np.reshape(x, (-1, 3)) for x in (found.point_a, found.point_b))
     markers: list[Marker] = []
     for chosen, first, second, color in (
-        (distance >= 0, a, b, _PATH),
-        (distance < 0, b, a, _OVERLAP),
+        (distance >= 0, a, b, _PATH_COLOR),
+        (distance < 0, b, a, _OVERLAP_COLOR),
     ):
         rows = chosen & (distance <= within)
         if np.any(rows):
@@ -186,11 +187,10 @@ def decorated(
 ) -> tuple[Drawing, tuple[str, ...]]:
     """The drawing with markers and with ghosts (nq,) or (G, nq), and the names of its layers.
 
-    The result has the names in `layers`, and the layers of the markers and of the ghosts.
-
-    Raises ArgumentError, which names the marker, for a wrong shape or value.
+    The names are `layers`, and the layers of the markers and of the ghosts. Raises ArgumentError,
+    which names the marker, for a wrong shape or value.
     """
-    length = AXES * scene.size(layers or ("visuals",))
+    length = RELATIVE_AXIS_LENGTH * scene.size(layers or ("visuals",))
     markers = sequence(markers, "markers", "markers")
     items = [item for i, marker in enumerate(markers) for item in _items(marker, i, length)]
     items = [item for item in items if len(item.faces)]
@@ -203,7 +203,7 @@ def decorated(
 def rods(
     starts: np.ndarray, ends: np.ndarray, first: float, last: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Vertices and faces of n rods or cones between points (n, 3).
+    """Vertices and faces of n rods or cones from `starts` (n, 3) to `ends` (n, 3).
 
     `first`, `last`: the radii at the starts and at the ends. A rod without a length is left out.
     """
@@ -228,8 +228,8 @@ def rods(
 
 
 def axes(R: np.ndarray, p: np.ndarray, length: float) -> list[tuple[np.ndarray, np.ndarray, tuple]]:
-    """Vertices, faces and colour of the three axes of poses (n, 3, 3) and (n, 3)."""
-    radius = _AXIS * length
+    """Vertices, faces and colour of the x axes, y axes and z axes of poses (n, 3, 3) and (n, 3)."""
+    radius = _AXIS_RADIUS * length
     return [
         (*rods(p, p + length * R[:, :, k], radius, radius), color)
         for k, color in enumerate(AXIS_COLORS)
@@ -237,13 +237,16 @@ def axes(R: np.ndarray, p: np.ndarray, length: float) -> list[tuple[np.ndarray, 
 
 
 def ball(length: float) -> tuple[np.ndarray, np.ndarray]:
-    """Vertices and faces of a ball that marks a point; `length`: the length of a body's axes."""
-    ((vertices, faces, _),) = shape_triangles(Sphere(_BALL * length))
+    """Vertices and faces of a ball around 0 that marks a point.
+
+    `length`: the length of the axes of a body, in m.
+    """
+    ((vertices, faces, _),) = shape_triangles(Sphere(_BALL_RADIUS * length))
     return vertices, faces
 
 
 def _items(marker: Marker, index: int, length: float) -> list[Item]:
-    """The items of a marker; `length`: the length of a body's axes."""
+    """The items of the marker `markers[index]`; `length`: the length of the axes of a body in m."""
     name = f"markers[{index}]"
     if not isinstance(marker, Marker):
         kinds = "Points, Axes, Arrows, a Path or Obstacles"
@@ -265,11 +268,11 @@ def _items(marker: Marker, index: int, length: float) -> list[Item]:
     color = _color(marker.color, f"{name}.color")
     if isinstance(marker, Points):
         positions = _array(marker.positions, f"{name}.positions", (3,))
-        corners, triangles = ball(length if marker.size is None else marker.size / _BALL)
+        corners, triangles = ball(length if marker.size is None else marker.size / _BALL_RADIUS)
         vertices = (positions[:, None] + corners).reshape(-1, 3)
         starts = len(corners) * np.arange(len(positions))[:, None, None]
         return [Item(name, "markers", -1, vertices, (starts + triangles).reshape(-1, 3), color)]
-    radius = marker.size or _LINE * length
+    radius = marker.size or _LINE_RADIUS * length
     if isinstance(marker, Path):
         points = _array(marker.points, f"{name}.points", (3,))
         return [Item(name, "markers", -1, *rods(points[:-1], points[1:], radius, radius), color)]
@@ -309,7 +312,7 @@ def _ghosts(model: Model, scene: Drawing, ghosts: ArrayLike) -> list[Item]:
             layer="ghosts",
             body=-1,
             vertices=item.vertices @ R[item.body].T + p[item.body],
-            color=(*item.color[:3], _GHOST * item.color[3]),
+            color=(*item.color[:3], _GHOST_OPACITY * item.color[3]),
         )
         for ghost, (R, p) in enumerate(zip(found.R[0], found.p[0]))
         for item in shapes

@@ -17,13 +17,13 @@ from ..model.arguments import parameter
 from ..so3 import quaternion_from_matrix
 from .drawing import Drawing
 
-AXES = 0.25  # the length of the axes of a body, divided by the size of the robot
+RELATIVE_AXIS_LENGTH = 0.25  # length of the axes of a body, divided by the size of the robot
 
 
 class Motion(NamedTuple):
     """Poses of the bodies of B robots at T times, or in T postures.
 
-    - `q` (B, T, nq);
+    - `q` (B, T, nq): the configurations;
     - `R` (B, T, nb, 3, 3), `p` (B, T, nb, 3) in m: poses of the bodies in the world;
     - `quaternion` (B, T, nb, 4): the rotations as x, y, z, w.
     """
@@ -52,9 +52,9 @@ def motion(
     """The poses of the bodies for configurations q; None: the neutral configuration.
 
     `axes`: each string lists axes that q may have before its last axis (nq): B for robots, T for
-    times, and G for postures of one robot. Raises ArgumentError for other axes, for
-    objects that are no real numbers, for no configuration, for a value that is not finite, and for
-    a zero quaternion.
+    times, and G for postures of one robot. `name`: the name of q in messages. Raises ArgumentError
+    for other axes, for objects that are no real numbers, for an axis of length 0, for a value that
+    is not finite, and for a zero quaternion.
     """
     shapes = [(*letters, model.nq) for letters in axes]
     given = np.asarray(parameter(neutral(model) if q is None else q, name, *shapes))
@@ -77,7 +77,8 @@ def motion(
     robots, times, _ = given.shape
     count = robots * times
     flat = given.reshape(count, model.nq).astype(model.dtype)
-    # Padded to a power of two, so that few numbers of configurations need a compilation.
+    # A program is compiled for each number of configurations. The last configuration is repeated up
+    # to a power of two, so that few programs are compiled.
     repeated = np.minimum(np.arange(1 << (count - 1).bit_length()), count - 1)
     R, p, quaternion = (
         np.array(x[:count], float).reshape(robots, times, *x.shape[1:])
@@ -121,7 +122,7 @@ def bounds(
             corners = item.vertices
             points.append(corners @ R[item.body].T + p[item.body] if item.body >= 0 else corners)
     if "frames" in layers:
-        axes = np.swapaxes(R, 1, 2) * (AXES * drawing.size(layers))
+        axes = np.swapaxes(R, 1, 2) * (RELATIVE_AXIS_LENGTH * drawing.size(layers))
         points.append((p[:, None] + axes).reshape(-1, 3))
     if "com" in layers:
         points.append(center_of_mass(drawing, R, p)[None])

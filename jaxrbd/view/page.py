@@ -120,6 +120,10 @@ def _page(
     side_by_side: bool,
     name: str,
 ) -> str:
+    """The text of a page.
+
+    `scene`: the drawing with its markers and ghosts; `name`: the name of q in messages.
+    """
     found = motion(model, q, name)
     kept = _kept(found.q.shape[1], dt)
     arrows = None if contact is None else contact_arrows(model, contact, found, dt)
@@ -145,7 +149,7 @@ def _page(
 
 
 def _kept(count: int, dt: float) -> Sequence[int]:
-    """The indices of the configurations nearest to the frames; all if dt is at least 1/30 s."""
+    """The indices of the shown configurations, at most 30 per second."""
     period = 1 / _FRAMES_PER_SECOND
     return range(count) if dt >= period else nearest_steps(count, dt, period)
 

@@ -12,13 +12,13 @@ from ..errors import ArgumentError
 from ..model import Model, arguments
 from .drawing import Drawing, drawing
 from .markers import Marker, axes, ball, decorated
-from .motion import AXES, Motion, bounds, center_of_mass, motion
+from .motion import RELATIVE_AXIS_LENGTH, Motion, bounds, center_of_mass, motion
 from .raster import Camera, Ground, Surface, draw
 from .stage import checked_layers, robot_offsets
 from .triangles import Packages
 
-_COM = (0.9, 0.1, 0.6, 1.0)
-_LARGEST_DISTANCE = 1e9  # m; the tiles of the ground have integers, which overflow beyond
+_COM_COLOR = (0.9, 0.1, 0.6, 1.0)
+_LARGEST_DISTANCE = 1e9  # m; beyond, the integer indices of the tiles of the ground overflow
 
 
 def render(
@@ -70,9 +70,9 @@ def render(
 
 
 class Shot(NamedTuple):
-    """How pictures are taken: the arguments of `render` with these names.
+    """How pictures are drawn: the arguments of `render` with these names.
 
-    `direction` is the argument `camera` with length 1.
+    `direction` (3,) is the argument `camera`, scaled to length 1.
     """
 
     width: int
@@ -95,10 +95,12 @@ def shot(
     background: Sequence[int | float],
     smooth: int,
 ) -> Shot:
-    """These arguments of `render`. Raises ArgumentError for a wrong one."""
+    """The arguments of `render` with these names. Raises ArgumentError for a wrong value."""
     for name, size in (("width", width), ("height", height), ("smooth", smooth)):
         if not arguments.is_integer(size) or size < 1:
             raise ArgumentError(f"{name} is {size!r}, expected a whole number of at least 1")
+    if not isinstance(ground, bool | np.bool_):
+        raise ArgumentError(f"ground is {ground!r}, expected True or False")
     direction = _vector(camera, "camera")
     if not np.any(direction):
         raise ArgumentError("camera is zero, expected a direction")
@@ -163,7 +165,7 @@ def _surface(
 ) -> Surface:
     """The triangles of all robots in the world at a step of the motion."""
     parts = []
-    length = AXES * scene.size(layers)
+    length = RELATIVE_AXIS_LENGTH * scene.size(layers)
     for R, p, offset in zip(found.R[:, step], found.p[:, step], offsets):
         for item in scene.items:
             if item.layer not in layers:
@@ -174,7 +176,7 @@ def _surface(
             parts.append((vertices + offset, item.faces, item.color))
         if "com" in layers:
             vertices, faces = ball(length)
-            parts.append((vertices + center_of_mass(scene, R, p) + offset, faces, _COM))
+            parts.append((vertices + center_of_mass(scene, R, p) + offset, faces, _COM_COLOR))
         if "frames" in layers:
             parts += axes(R, p + offset, length)
     starts = np.cumsum([0, *(len(vertices) for vertices, _, _ in parts)])
@@ -197,7 +199,10 @@ def _ground(box: np.ndarray) -> Ground:
 
 
 def _fitting_distance(camera: Camera, box: np.ndarray, aspect: float) -> float:
-    """The distance from which a camera that looks at the middle of a box sees its corners."""
+    """The distance in m from which a camera that looks at the middle of a box sees its corners.
+
+    `aspect`: the width of the picture, divided by its height. The result has a margin of 8 %.
+    """
     corners = np.array([[x, y, z] for x in box[:, 0] for y in box[:, 1] for z in box[:, 2]])
     right, up, back = ((corners - camera.target) @ camera.axes.T).T
     slope = np.tan(camera.field / 2)
@@ -206,10 +211,6 @@ def _fitting_distance(camera: Camera, box: np.ndarray, aspect: float) -> float:
 
 
 def _vector(x: ArrayLike | Sequence[int | float], name: str) -> np.ndarray:
-    try:
-        vector = np.asarray(x, float)
-    except (TypeError, ValueError):
-        raise ArgumentError(f"{name} is {x!r}, expected three numbers") from None
-    if vector.shape != (3,) or not np.all(np.isfinite(vector)):
-        raise ArgumentError(f"{name} is {x!r}, expected three finite numbers")
+    vector = np.asarray(arguments.parameter(x, name, (3,)), float)
+    arguments.require_finite(name, vector)
     return vector

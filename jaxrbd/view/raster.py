@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-_SAMPLES = 1_000_000  # the tests of pixels in one block, to limit the memory
+_SAMPLES = 1_000_000  # how many pixels are tested at once, to limit the memory
 _LIGHTS = (((0.4, 0.3, 0.85), 0.65), ((-0.6, 0.5, 0.35), 0.3))  # direction in the world, strength
-_AMBIENT = 0.32
+_AMBIENT = 0.32  # strength of the light from all directions
 _TILES = np.array([[0.93, 0.94, 0.95], [0.86, 0.87, 0.89]])
 
 
@@ -57,8 +57,8 @@ class Ground(NamedTuple):
     range: float
 
 
-class _Layer(NamedTuple):
-    """For each pixel the inverse depth, and the index of the triangle (-1: none)."""
+class _DepthBuffer(NamedTuple):
+    """The inverse depth of each pixel in 1/m, and the index of its triangle (-1: none)."""
 
     inverse_depth: np.ndarray
     triangle: np.ndarray
@@ -125,7 +125,10 @@ def _draw_ground(
 def _projected(
     vertices: np.ndarray, camera: Camera, width: int, height: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pixel coordinates (n, 2), and inverse depths (n,); 0 for a vertex behind the camera."""
+    """Pixel coordinates (n, 2) and inverse depths (n,) of vertices.
+
+    The inverse depth is 0 for a vertex behind the camera, or almost at the camera.
+    """
     x, y, z = ((vertices - camera.position) @ camera.axes.T).T
     focal = height / (2 * np.tan(camera.field / 2))
     near = 1e-3 * np.linalg.norm(np.asarray(camera.position) - camera.target)
@@ -142,8 +145,11 @@ def _rasterized(
     width: int,
     height: int,
     inverse_depth: np.ndarray,
-) -> _Layer:
-    """The nearest triangle of each pixel, if it is nearer than `inverse_depth` (pixels,)."""
+) -> _DepthBuffer:
+    """The nearest triangle of each pixel, if it is nearer than `inverse_depth` (pixels,).
+
+    `points`, `inverse`: the results of `_projected`.
+    """
     corners = points[faces]  # (m, 3, 2)
     low = np.clip(np.floor(corners.min(axis=1)), 0, [width, height]).astype(int)
     high = np.clip(np.ceil(corners.max(axis=1)), 0, [width, height]).astype(int)
@@ -162,6 +168,7 @@ def _rasterized(
             t = group[start : start + step]
             x, y = low[t, :1] + dx, low[t, 1:] + dy
             center = np.stack([x + 0.5, y + 0.5], axis=-1)
+            # Barycentric coordinates: u is the weight of the corner a, and v the weight of b.
             u = _cross(b[t, None] - center, c[t, None] - center) / area[t, None]
             v = _cross(c[t, None] - center, a[t, None] - center) / area[t, None]
             inside = (u >= 0) & (v >= 0) & (u + v <= 1) & (x < high[t, :1]) & (y < high[t, 1:])
@@ -169,13 +176,13 @@ def _rasterized(
             u, v, t = u[row, column], v[row, column], t[row]
             pixel = y[row, column] * width + x[row, column]
             i, j, k = (inverse[faces[t, n]] for n in range(3))
-            z = u * i + v * j + (1 - u - v) * k
-            closer = z > largest[pixel]
-            pixel, z, t = pixel[closer], z[closer], t[closer]
-            np.maximum.at(largest, pixel, z)
-            nearest = z == largest[pixel]
+            found = u * i + v * j + (1 - u - v) * k  # the inverse depth at the centre of the pixel
+            closer = found > largest[pixel]
+            pixel, found, t = pixel[closer], found[closer], t[closer]
+            np.maximum.at(largest, pixel, found)
+            nearest = found == largest[pixel]
             triangle[pixel[nearest]] = t[nearest]
-    return _Layer(largest, triangle)
+    return _DepthBuffer(largest, triangle)
 
 
 def _shaded(
@@ -188,7 +195,12 @@ def _shaded(
     pixels: np.ndarray,
     width: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The colours (n, 3) and opacities (n,) of pixels that show these triangles."""
+    """The colours (n, 3) and opacities (n,) of n pixels.
+
+    - `normals`: the result of `_vertex_normals`; `points`, `inverse`: the results of `_projected`;
+    - `triangle` (n,): the index of the triangle that each pixel shows;
+    - `pixels` (n,): the index of each pixel in the picture, row by row.
+    """
     face = surface.faces[triangle]
     a, b, c = (points[face[:, n]] for n in range(3))
     center = np.stack([pixels % width + 0.5, pixels // width + 0.5], axis=1)
@@ -211,7 +223,10 @@ def _shaded(
 
 
 def _vertex_normals(surface: Surface) -> np.ndarray:
-    """The normals (n, 3) at the vertices: the normals of the faces, weighted by their areas."""
+    """The normals (n, 3) at the vertices: sums of the normals of the faces, weighted by area.
+
+    The normals do not have length 1.
+    """
     a, b, c = (surface.vertices[surface.faces[:, n]] for n in range(3))
     normal = np.cross(b - a, c - a)
     total = np.zeros_like(surface.vertices)

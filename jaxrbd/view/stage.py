@@ -16,10 +16,10 @@ from ..errors import ArgumentError, installation
 from ..model import Model
 from ..model.arguments import names
 from .drawing import LAYERS, Drawing
-from .motion import AXES, Motion, bounds, center_of_mass
+from .motion import RELATIVE_AXIS_LENGTH, Motion, bounds, center_of_mass
 
-_COM = (230, 30, 150)
-_FORCE = (220, 40, 40)
+_COM_COLOR = (230, 30, 150)
+_FORCE_COLOR = (220, 40, 40)
 
 
 def checked_layers(layers: Sequence[str]) -> tuple[str, ...]:
@@ -59,11 +59,16 @@ def robot_offsets(
     layers: Sequence[str] = ("visuals",),
     side_by_side: bool = True,
 ) -> np.ndarray:
-    """Positions (B, 3) that put B robots side by side along y, around the origin; or zeros.
+    """Positions (B, 3) in m that put B robots side by side along y, around the origin.
+
+    If `side_by_side` is False, all positions are zero.
 
     The distance between two robots is 1.25 times the width of the widest robot in its first
-    configuration, with the layers that are drawn.
+    configuration, with the layers that are drawn. Raises ArgumentError if `side_by_side` is not
+    True or False.
     """
+    if not isinstance(side_by_side, bool | np.bool_):
+        raise ArgumentError(f"side_by_side is {side_by_side!r}, expected True or False")
     count = len(motion.p)
     if not side_by_side:
         return np.zeros((count, 3))
@@ -135,7 +140,7 @@ class Stage:
         self._without_markers = self._roots[1:] if not np.any(self.offsets) else []
         self._bodies = []
         self._coms = []
-        axes = AXES * self.size
+        axes = RELATIVE_AXIS_LENGTH * self.size
         for root, offset in zip(self._roots, self.offsets):
             scene.add_frame(root, show_axes=False, position=tuple(offset))
             paths = [f"{root}/{i} {_node(body)}" for i, body in enumerate(model.body_names)]
@@ -166,7 +171,7 @@ class Stage:
             com = scene.add_icosphere(
                 f"{root}/centre of mass",
                 radius=0.1 * axes,
-                color=_COM,
+                color=_COM_COLOR,
                 visible="com" in visible,
             )
             self._coms.append(com)
@@ -200,7 +205,10 @@ class Stage:
     def show_forces(
         self, robot: int, points: np.ndarray, forces: np.ndarray, scale: float, visible: bool
     ) -> None:
-        """Draw forces (n, 3) in N at points (n, 3) as arrows of `scale` m/N."""
+        """Draw forces (n, 3) in N at points (n, 3) in m as arrows of `scale` m/N.
+
+        The arrows replace the previous arrows of the robot. All axes are those of the world.
+        """
         if robot in self._forces:
             self._forces.pop(robot).remove()
         acting = np.linalg.norm(forces, axis=1) > 0
@@ -211,7 +219,7 @@ class Stage:
         self._forces[robot] = self._server.scene.add_arrows(
             f"{self._roots[robot]}/contact forces",
             np.stack([points[acting], ends], axis=1).astype(np.float32),
-            colors=_FORCE,
+            colors=_FORCE_COLOR,
             shaft_radius=0.1 * size,
             head_radius=0.25 * size,
             head_length=0.5 * size,

@@ -23,7 +23,7 @@ from ..model.shapes import Box, Capsule, Cylinder, Ellipsoid, Sphere
 
 Packages = Mapping[str, str | os.PathLike[str]]
 
-_SIDES = 32  # of a circle
+_SIDES = 32  # the number of sides of a circle
 _SHARP = np.cos(np.deg2rad(35))  # faces that meet at a larger angle have an edge between them
 
 
@@ -139,9 +139,11 @@ def _ellipsoid(radii: np.ndarray) -> Triangles:
 
 
 def _revolved(profile: np.ndarray) -> Triangles:
-    """The surface that the curve `profile` (n, 2) of radius and z makes about the z axis.
+    """The surface that a curve makes when it turns about the z axis.
 
-    z increases along the curve, or the radius increases at the bottom and decreases at the top.
+    `profile` (n, 2): the radius and z of the points of the curve. z must increase along the curve;
+    in a disc, the radius must increase at the bottom and decrease at the top. Then the vertices of
+    the faces are counter-clockwise when they are seen from outside.
     """
     angle = 2 * np.pi * np.arange(_SIDES) / _SIDES
     r, z = profile.T

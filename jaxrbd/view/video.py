@@ -15,7 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from ..errors import ArgumentError, installation
-from ..io._sealed import replace_file
+from ..io._sealed import file_path, replace_file
 from ..model import Model, arguments
 from .drawing import drawing
 from .markers import Marker, decorated, frame_origins
@@ -53,8 +53,8 @@ def save_video(
     - `trajectory`: configurations (T, nq), or (B, T, nq) for B robots;
     - `dt`: the time between configurations in s;
     - `rate`: pictures per second, at most 50 in a GIF and 240 in an MP4. Each picture shows the
-      nearest configuration in time. A GIF counts time in 0.01 s, so the time between two pictures
-      is the multiple of 0.01 s next to 1 / `rate`;
+      nearest configuration in time. A GIF states times in multiples of 0.01 s, so the time between
+      two pictures is the multiple nearest to 1 / `rate`;
     - `follow`: the name of a frame, such as a link. The camera and its target move horizontally,
       with x and y of the origin of this frame, or with their means over B robots. None: the camera
       stands still, and all pictures contain the whole motion;
@@ -68,8 +68,9 @@ def save_video(
     writing fails, the previous file is unchanged.
 
     The warnings and errors are those of `render`. Raises ArgumentError also for another ending of
-    `path`, an odd width or height of an MP4, a `dt` or `rate` out of range, an unknown frame, or if
-    a package is not installed, and OSError if the file cannot be written.
+    `path`, a folder that does not exist, an odd width or height of an MP4, a `dt` or `rate` out of
+    range, an unknown frame, or if a package is not installed, and OSError if the file cannot be
+    written.
     """
     kind = checked_type(path)
     _, largest_rate, write = _TYPES[kind]
@@ -99,10 +100,16 @@ def save_video(
 
 
 def checked_type(path: str | os.PathLike[str]) -> str:
-    """The ending of the name of a video. Raises ArgumentError if it cannot be written."""
-    kind = Path(path).suffix.lower()
+    """The ending of the name of a video.
+
+    Raises ArgumentError for another ending, if the folder of the file does not exist, and if the
+    package that writes the video is not installed.
+    """
+    kind = Path(file_path(path)).suffix.lower()
     if kind not in _TYPES:
         raise ArgumentError(f"path is {str(path)!r}, expected a name that ends in .gif or .mp4")
+    if not Path(path).parent.is_dir():
+        raise ArgumentError(f"path is {str(path)!r}, and its folder does not exist")
     module = _TYPES[kind].module
     if importlib.util.find_spec(module) is None:
         raise ArgumentError(f"a {kind} video needs {module}: {installation('video')}")
@@ -129,11 +136,12 @@ def _write_mp4(file: Path, pictures: Iterator[np.ndarray], period: float) -> Non
     import imageio_ffmpeg
 
     first = next(pictures)
-    size, rate = (first.shape[1], first.shape[0]), cast("int", 1 / period)  # also a fraction
+    size = (first.shape[1], first.shape[0])
+    rate = cast("int", 1 / period)  # imageio_ffmpeg annotates an int, and accepts fractions
     writer = imageio_ffmpeg.write_frames(file, size, fps=rate, quality=7, macro_block_size=2)
     with warnings.catch_warnings():
-        # JAX warns of forks, because the copy of a process with threads can wait for ever. This
-        # copy becomes ffmpeg at once.
+        # JAX warns of forks, because the copy of a process with threads can wait for ever. Here the
+        # copied process becomes ffmpeg at once.
         warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
         writer.send(None)
     try:
@@ -144,7 +152,12 @@ def _write_mp4(file: Path, pictures: Iterator[np.ndarray], period: float) -> Non
 
 
 class _Type(NamedTuple):
-    """A type of video: the module that writes it, and the most pictures per second."""
+    """A type of video.
+
+    - `module`: the package that it needs;
+    - `largest_rate`: in pictures per second;
+    - `write(file, pictures, period)`: writes a file whose pictures are `period` s apart.
+    """
 
     module: str
     largest_rate: int
