@@ -1,5 +1,7 @@
 """Values that functions of several rooms refuse, by name."""
 
+import types
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -417,6 +419,17 @@ REFUSED = {
     "mesh is 'int', expected a Mesh": lambda: learning.Training(learning.Ppo(), CART_POLE, mesh=5),
     "training is 'int', expected a Training": lambda: learning.policy_arrays(5),
     "arrays has no 'mean'": lambda: learning.numpy_policy({}),
+    "arrays has no 'bias_1'": lambda: learning.numpy_policy(
+        dict.fromkeys(("mean", "scale", "weight_0", "bias_0", "weight_1"))
+    ),
+    "params is 'Model', expected parameters with": lambda: learning.policy_description(
+        trained(), ARM
+    ),
+    "after is 1.5, expected an integer": lambda: learning.tensorboard_writer("x", 1.5).__enter__(),
+    "params is 'int', expected a LeggedParams": lambda: envs.mirror_image(envs.QuadrupedTrot(), 3),
+    "x has shape (3,), expected (..., 2)": lambda: envs.SignedPermutation((1, 0), (1, 1))(
+        np.zeros(3)
+    ),
     "task is 'int', expected a str": lambda: trained(task=3),
     "path is 'no/folder/x', and its folder does not exist": lambda: next(
         trained().run("no/folder/x")
@@ -703,6 +716,14 @@ REFUSED = {
     "action is 'x', expected an array": lambda: stepped("x"),
     "margin is 0.0, expected above 0": lambda: envs.tolerance(1.0, 0.0, 2.0, 0.0),
     "lower is 2.0 and upper is 1.0": lambda: envs.tolerance(1.0, 2.0, 1.0, 1.0),
+    "lower is nan and upper is 1.0": lambda: envs.tolerance(1.0, np.nan, 1.0, 1.0),
+    "params is 'SimpleNamespace', expected parameters with": lambda: CART_POLE.reset(
+        types.SimpleNamespace(model=CART_POLE.default_params().model), jax.random.key(0)
+    ),
+    "params is 'CartPoleParams', expected a LeggedParams": lambda: envs.QuadrupedStand().reset(
+        CART_POLE.default_params(), jax.random.key(0)
+    ),
+    "mesh is 'float', expected a Mesh": lambda: envs.vectorize(CART_POLE, mesh=5.0),
     "x has dtype bool, expected floats": lambda: envs.tolerance(True, 0.0, 1.0, 1.0),
     "upper is 'a', expected an array": lambda: envs.tolerance(1.0, 0.0, "a", 1.0),
     "params has no 'model.inertia[0]'": lambda: randomised("model.inertia[0]", SCALE),
