@@ -1,11 +1,14 @@
 """Rigid-body dynamics for JAX. The index of the public names.
 
 The package exports the names that are used most. The other public names are in the modules, such
-as `jaxrbd.algorithms`, `jaxrbd.model`, `jaxrbd.integrators` or `jaxrbd.io`. Every algorithm is
-already compiled by `jax.jit`. Importing the package changes no setting of JAX and computes nothing.
+as `jaxrbd.algorithms`, `jaxrbd.model`, `jaxrbd.integrators` or `jaxrbd.io`. `jax.jit` compiles the
+algorithms, so callers need not. Importing the package changes no setting of JAX and computes
+nothing.
 
 Every function raises ArgumentError, which names the argument, if an argument has a wrong shape or
-dtype, or if a configuration contains a zero quaternion. The docstrings state only other errors.
+dtype, and most docstrings do not repeat this. A zero quaternion in a configuration raises it too,
+if the configuration is in the memory of a CPU and JAX does not trace it. Otherwise it is read as
+the identity.
 """
 
 from . import (

@@ -118,7 +118,7 @@ class Joint(eqx.Module):
         return jax.jvp(lambda moved: self.difference(q, moved), (q,), (rate,))[1]
 
     def displace(self, q: Float[Array, "... nq"], dx: Float[Array, "... nv"]):
-        """Configuration (..., nq) after the displacement dx, with the translation along fixed axes.
+        """Configuration (..., nq) after the displacement dx, whose translation has the axes at q.
 
         Most joints return `integrate(q, dx)`. But if the linear velocity is in axes that turn with
         the child, the linear part of dx is a translation along these axes at q, which do not turn
@@ -253,9 +253,10 @@ def lie_operation(
     """The velocity x of a joint with `S^T x = operation(S^T u, S^T w)`.
 
     `operation`: a function of two motions, made of brackets (`cross_motion`) and linear in the
-    second motion. S is constant, so the bracket of two motions `S^T u` and `S^T w` of a joint is a
-    motion `S^T x` of the joint. For Euclidean joints the brackets are zero, and `lie_operation`
-    returns zero without a call of `operation`. So each term of `operation` must contain a bracket.
+    second motion. The bracket of two motions `S^T u` and `S^T w` of a joint is a motion `S^T x` of
+    the joint. If v is the rate of q (Euclidean joints and `Custom`), x is zero, and
+    `lie_operation` returns zero without a call of `operation`; for `Custom` the equation above
+    does not apply. So each term of `operation` must contain a bracket.
     For an operation that contains the term w itself, such as `w + u x w + ...`, pass the operation
     without this term, and add w to the result.
     """
@@ -290,7 +291,10 @@ def subspace_rows(joint: Joint) -> np.ndarray:
 
 
 def subspace_is_identity(joint: Joint) -> bool:
-    """Whether S of the joint is the 6x6 identity, as for a free-flyer; False for `Custom`."""
+    """Whether the joint has no parameters and S is the 6x6 identity, as for a free-flyer.
+
+    `Custom` has parameters, so the result is False, although its S is the identity too.
+    """
     return not vars(joint) and np.array_equal(_constant_rows(type(joint)), np.eye(6))
 
 
@@ -382,7 +386,9 @@ class Prismatic(_OneAxis):
 
 
 class Helical(_OneAxis):
-    """A screw about `axis` (..., 3) with `pitch` (...) in metres per radian; q is the angle in rad.
+    """A rotation about `axis` (..., 3) by the angle q in rad, and a translation `pitch q` along it.
+
+    `pitch` (...) is in metres per radian.
 
     The methods normalize the axis. Source: Featherstone, table 4.1.
     """
@@ -529,8 +535,8 @@ class Planar(Joint):
 
     def displace(self, q, dx):
         zero = jnp.zeros_like(q[..., 2])
-        to_joint_axes = stack(zero, zero, -q[..., 2])
-        return q + self.transport(dx, to_joint_axes)
+        turn_back = stack(zero, zero, -q[..., 2])
+        return q + self.transport(dx, turn_back)
 
     def transport(self, v, dx):
         vx, vy, w = jnp.unstack(v, axis=-1)
@@ -785,8 +791,9 @@ def _product(matrix: Array, vector: Array) -> Array:
     return matmul(matrix, vector[..., None])[..., 0]
 
 
-# The angular velocity of a rotation with a unit quaternion q is `sum q_i _VELOCITIES[i] dq/dt`.
-_VELOCITIES = 2.0 * np.array(
+# The angular velocity of a rotation with a unit quaternion q is `sum_i q_i M_i dq/dt`, where M_i is
+# `_RATE_MATRICES[i]`.
+_RATE_MATRICES = 2.0 * np.array(
     [
         [[0, 0, 0, -1], [0, 0, 1, 0], [0, -1, 0, 0]],
         [[0, 0, -1, 0], [0, 0, 0, -1], [1, 0, 0, 0]],
@@ -800,8 +807,9 @@ def _velocity_matrix(q: Array) -> Array:
     """The matrix (..., nv, nq) from the rate of q to the body velocity, of a ball or free joint."""
     unit = so3.quaternion_normalize(q[..., -4:])
     length = jnp.sum(unit * q[..., -4:], axis=-1)[..., None, None]
-    length = jnp.where(length > 0, length, jnp.inf)  # a zero quaternion is the constant identity
-    angular = einsum("...k,kij->...ij", unit, jnp.asarray(_VELOCITIES, q.dtype)) / length
+    # A zero quaternion is read as the identity, and its rates have no effect.
+    length = jnp.where(length > 0, length, jnp.inf)
+    angular = einsum("...k,kij->...ij", unit, jnp.asarray(_RATE_MATRICES, q.dtype)) / length
     if q.shape[-1] == 4:
         return angular
     linear = jnp.swapaxes(so3.unit_quaternion_to_matrix(unit), -1, -2)

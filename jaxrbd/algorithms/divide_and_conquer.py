@@ -2,9 +2,11 @@
 
 All quantities are in the frames of the nodes of the dof tree, so the lever arms are short, however
 long a chain is. X is the transform of motions from the parent node to the node, S the motion vector
-of the dof, d the armature, and I the inertia of the node and of its eliminated branches.
+of the dof, d the armature, and I the inertia of the node and of its children off the path, whose
+dofs are eliminated.
 
-A segment is a part of a path: a node and the nodes below it, up to a last node, the tip. Let a be
+A segment is a part of a heavy path (tree/paths.py): a node and the nodes below it, up to a last
+node, the tip. Let a be
 the acceleration of the parent of the segment. A body with the inertia Y at the tip needs the force
 `f = Y a_tip`, so it acts on the segment with the force -f. Without bias forces the segment obeys
 
@@ -21,11 +23,13 @@ with `M = (1 + C_1 J_2)^-1`. J and C are positive semidefinite, so the inverse e
 is associative. J of the segment from a node to the tip of its path is what the node adds to the
 articulated-body inertia of its parent.
 
-D is zero for a node without inertia and armature, such as the first nodes of a ball joint. So a
-part P of the inertia of each heavy child (tree/paths.py) moves to its parent. For a node i with the
-heavy child c, `P_i = X_i^T (I_i + P_c) X_i / 2`, and P_i is 0 if i is the first node of a path. The
-segment of node i has `I_i + P_c` in place of I_i, and `J_i - P_i` in place of J_i. The sum does not
-change, and D is positive wherever a node further down the path has inertia.
+D is zero for a node without inertia and armature, such as the first nodes of a ball joint. So each
+node i except the first one of a path moves a part P_i of its inertia to its parent. With the heavy
+child c of node i, `P_i = X_i^T (I_i + P_c) X_i / 2`, where P_c is 0 at the tip. The segment of node
+i has `I_i + P_c` in place of I_i, and `J_i - P_i` in place of J_i. The sum does not change, and D
+is positive wherever a node further down the path has inertia. `J_i - P_i` can be indefinite, but M
+exists: if the part P moved to the tip of segment 1, then `M^-1 = (1 + C_1 P)^-1 (1 + C_1 J_2)`,
+with C_1 and J_2 of the segments before the move.
 
 The remaining passes are affine maps. Let p be the articulated bias force of a node: the bias force
 of the node plus the addends of its children. c is the bias acceleration. With the articulated-body
@@ -61,7 +65,8 @@ def divide_and_conquer(
 ) -> Float[Array, " nv"]:
     """Acceleration of the robot under the joint forces tau, in logarithmic depth, (nv,).
 
-    Arguments and result as for `forward_dynamics`. JAX differentiates all products. Needs a model
+    Arguments and result as for `forward_dynamics`. There is no rule for the derivatives: JAX
+    differentiates the program. Needs a model
     whose velocity map G is the identity. Source: the head of this file.
     """
     nodes, parents = dof_tree(model, q, v, tau, f_ext), model.topology.dof_parent
@@ -70,7 +75,7 @@ def divide_and_conquer(
     F = matmul(R, nodes.X)
 
     def to_parents(level, p, data):
-        """The addends of the nodes of a `Level` of heavy paths to p of their parents."""
+        """What each node of a `Level` of heavy paths adds to p of its parent."""
         F_T, addend = data
         return level.products_to_tips(_join_forces, (F_T, _apply(F_T, p) + addend))[1]
 
@@ -85,7 +90,7 @@ def divide_and_conquer(
     b = _apply(R, nodes.c) + nodes.S * (u / D)[:, None]
     join = affine(lambda A, A_below: matmul(A_below, A), _apply)
     A = jnp.concatenate([products_from_world(parents, join, world, (F, b))[1], world[1]])
-    a = _apply(nodes.X, A[parents]) + nodes.c
+    a = _apply(nodes.X, A[parents]) + nodes.c  # the parent -1 is the last row of A, the world
     return (u - jnp.sum(U * a, axis=-1)) / D
 
 
@@ -93,9 +98,9 @@ def articulated_inertias(parents: np.ndarray, nodes: DofTree) -> Float[Array, "n
     """The articulated-body inertias of the nodes of a dof tree, each in the frame of its node."""
 
     def to_parents(level, I, nodes):
-        """The addends of the nodes of a `Level` of heavy paths to the inertias of their parents."""
-        half = nodes.X / jnp.sqrt(jnp.array(2, I.dtype))
-        moved = level.products_to_tips(_join_moved, (half, _congruent(half, I)))[1]
+        """What each node of a `Level` of heavy paths adds to the inertia of its parent."""
+        scaled = nodes.X / jnp.sqrt(jnp.array(2, I.dtype))  # so that P has the factor 1/2
+        moved = level.products_to_tips(_join_moved, (scaled, _congruent(scaled, I)))[1]
         moved = jnp.where(level.is_start[:, None, None], 0, moved)
         Y = I + level.rows_of_heavy_child(moved)
         U, D, R = _eliminated(nodes, Y)

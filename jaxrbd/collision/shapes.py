@@ -81,8 +81,8 @@ def convex_hull(
     - `most_vertices`: the largest number of vertices of the result, from 4 to 256.
 
     If the hull has more than `most_vertices` vertices, the result has those that are farthest from
-    each other. The error is then the largest distance of a point from the result; else it is 0.
-    With the error as rounding, the shape contains all points.
+    each other. The error is then the largest distance of a point from the hull of these vertices,
+    without the rounding; else it is 0. With the error as rounding, the shape contains all points.
 
     Raises ArgumentError for fewer than four points, for points in one plane, for points that are
     not finite or that JAX traces, and for `most_vertices` out of its range.

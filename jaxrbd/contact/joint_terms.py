@@ -56,7 +56,8 @@ class TendonServo(NamedTuple):
     - `length`, `rate` (n,): the length in m and the rate in m/s that the servo tracks.
 
     `contact_step` raises ArgumentError, which names the field, for another shape or dtype, and for
-    values out of range. With a traced value that is out of range or NaN, the state is NaN.
+    values out of range. With a traced value that is out of range or NaN, the state after the step
+    is NaN.
     """
 
     tendons: tuple[Tendon | Transmission, ...]
@@ -96,6 +97,8 @@ class Servo(NamedTuple):
 class JointImpulses(NamedTuple):
     """The impulses of a time step on the joints, (nv_joint,) each, in N s or N m s.
 
+    There is one entry per velocity of a joint, also of the joints that follow others.
+
     - `limit`: from the position limits;
     - `dissipation`: from dry friction and damping;
     - `servo`: from the servo.
@@ -116,8 +119,8 @@ class ClippedLaw(NamedTuple):
 
     All fields are (k, n). A conductance of zero means no impulse if the bounds contain zero. At a
     bound, the derivatives are one-sided: at the lower bound, the impulse changes with u; at the
-    upper bound, it does not. So at its rest length, a spring with one row that pushes and one row
-    that pulls has the derivative of a single row.
+    upper bound, it does not. So where one row begins to push and another one begins to pull, as
+    for a spring at its rest length, the derivative is that of a single row.
     """
 
     conductance: Float[Array, "k n"]
@@ -135,11 +138,11 @@ class ClippedLaw(NamedTuple):
         return jnp.sum(self._parts(u)[1], axis=0)
 
     def penalty(self, u: Float[Array, " n"]) -> Float[Array, ""]:
-        """The sum of the convex functions in J."""
+        """The sum of the convex functions, in joules."""
         return jnp.sum(self.penalties(u))
 
     def penalties(self, u: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
-        """The sum of the k convex functions of each velocity in J.
+        """The sum of the k convex functions of each velocity, in joules.
 
         With `y = conductance (target - u)` and gamma, which is y clipped to the bounds, the
         function of one impulse is `gamma (2 y - gamma) / (2 conductance)`.
@@ -148,14 +151,14 @@ class ClippedLaw(NamedTuple):
         resistance = jnp.where(self.conductance > 0, 1 / self.conductance, 0)
         return jnp.sum(resistance * gamma * (2 * y - gamma), axis=0) / 2
 
-    def slopes(self, u: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
+    def curvatures(self, u: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
         """The diagonal of the Hessian of the penalty."""
         _, _, changes = self._parts(u)
         return jnp.sum(jnp.where(changes, self.conductance, 0), axis=0)
 
     def hessian_product(self, u: Float[Array, " n"], x: Float[Array, "n m"]) -> Float[Array, "n m"]:
         """The product of the Hessian of the penalty, which is diagonal, with m vectors x."""
-        return self.slopes(u)[:, None] * x
+        return self.curvatures(u)[:, None] * x
 
     def _parts(self, u: Array) -> tuple[Array, Array, Array]:
         """y, the impulse gamma, and whether gamma changes with u."""
@@ -228,7 +231,8 @@ def require_servo(model: Model, servo: Any) -> None:
     """Raise ArgumentError, which names the field, for a servo that cannot drive this robot.
 
     Such a servo is an object of another type, or it has both or none of position and error, an
-    array of another shape, a known value that is not finite, or a zero quaternion.
+    array of another shape, a value that is not finite, or a zero quaternion. Values of traced
+    arrays are not checked.
     """
     arguments.require_type(servo, "servo", Servo)
     arguments.require_type(servo.control, "servo.control", PD)

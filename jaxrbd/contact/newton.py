@@ -448,10 +448,10 @@ class _AllLaws(NamedTuple):
         return _Linearised(
             jnp.concatenate([_as_rows(impulse.components), self.others.impulses(others)]),
             projection.hessian(),
-            self.others.slopes(others),
+            self.others.curvatures(others),
             jnp.concatenate([_as_rows(products), self.others.penalties(others)]),
             self.joints.impulses(v),
-            self.joints.slopes(v),
+            self.joints.curvatures(v),
             self.joints.penalties(v),
         )
 
@@ -461,8 +461,11 @@ class _AllLaws(NamedTuple):
         du_contacts, du_others = self._parts(du)
         pairs = [
             self._projection(contacts).power_and_curvature(du_contacts),
-            (du_others * self.others.impulses(others), du_others**2 * self.others.slopes(others)),
-            (dv * self.joints.impulses(v), dv**2 * self.joints.slopes(v)),
+            (
+                du_others * self.others.impulses(others),
+                du_others**2 * self.others.curvatures(others),
+            ),
+            (dv * self.joints.impulses(v), dv**2 * self.joints.curvatures(v)),
         ]
         return _sums([jnp.concatenate([_rows(x) for x in p]) for p in zip(*pairs)])
 

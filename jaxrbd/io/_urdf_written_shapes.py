@@ -50,11 +50,11 @@ def add_shape(
     """Add `<geometry>`, `<material>` and the name to an element, which has the pose already.
 
     `index`: the place of the shape among the visuals or collisions of the link. `number`: the place
-    of the element among the written elements, where a capsule counts three times. Raises
+    of the element among the written elements: a capsule is written as three elements. Raises
     ModelError, which names the link, for a shape that URDF cannot state.
     """
 
-    def refuse(what: str) -> ModelError:
+    def refusal(what: str) -> ModelError:
         return ModelError(
             f"link {link!r}: its {element.tag} {index} has {what}, which URDF cannot state; leave "
             "out the shapes by the argument `geometry`",
@@ -64,12 +64,12 @@ def add_shape(
 
     if geometry.name.strip():
         if NOT_XML.search(geometry.name):
-            raise refuse(f"the name {geometry.name!r} with a character that XML cannot hold")
+            raise refusal(f"the name {geometry.name!r} with a character that XML cannot hold")
         element.set("name", geometry.name)
     outer = ElementTree.SubElement(element, "geometry")
     shape = geometry.shape
     if isinstance(shape, Box | Cylinder) and shape.rounding != 0:
-        raise refuse(f"a {type(shape).__name__} with a rounding")
+        raise refusal(f"a {type(shape).__name__} with a rounding")
     if isinstance(shape, Box):
         ElementTree.SubElement(outer, "box", size=as_text(*(2 * shape.half_sizes)))
     elif isinstance(shape, Sphere):
@@ -79,18 +79,18 @@ def add_shape(
         ElementTree.SubElement(outer, "cylinder", lengths)
     elif isinstance(shape, MeshFile):
         if NOT_XML.search(shape.uri):
-            raise refuse(f"the file {shape.uri!r} with a character that XML cannot hold")
+            raise refusal(f"the file {shape.uri!r} with a character that XML cannot hold")
         if "${" in shape.uri or "$(" in shape.uri:
-            raise refuse(f"the file {shape.uri!r}, an xacro expression for load_urdf")
+            raise refusal(f"the file {shape.uri!r}, an xacro expression for load_urdf")
         mesh = ElementTree.SubElement(outer, "mesh", filename=_filename(shape))
         if shape.scale != (1.0, 1.0, 1.0):
             mesh.set("scale", as_text(*shape.scale))
     else:
-        raise refuse("an Ellipsoid" if isinstance(shape, Ellipsoid) else "a Mesh")
+        raise refusal("an Ellipsoid" if isinstance(shape, Ellipsoid) else "a Mesh")
     if geometry.color is None:
         return
     if element.tag == "collision":
-        raise refuse("a colour")
+        raise refusal("a colour")
     material = ElementTree.SubElement(element, "material", name=f"{link} {number}")
     ElementTree.SubElement(material, "color", rgba=as_text(*geometry.color))
 

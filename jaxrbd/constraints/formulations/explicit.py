@@ -67,7 +67,10 @@ def explicit_dynamics(
     q = arguments.configuration(model, gamma(y), "gamma(y)")
 
     def moved(dy):
-        """The difference from q to gamma(y + dy). Its time derivatives along y(t) are v and a."""
+        """The difference from q to gamma(y + dy).
+
+        Its first and second time derivatives along y + t y_dot are v and g at t = 0.
+        """
         return difference(model, q, gamma(y + dy))
 
     def velocity(t):

@@ -69,7 +69,7 @@ def read_actuators(source: Source, tendons: Tendons, sites: dict[str, str]) -> R
     addresses = source.field("actuator_ctrladr", np.arange(len(source.actuators)))
     controls = [int(addresses[actuator]) for actuator in kept]
     driven = [_driven(source, actuator, tendons, sites) for actuator in kept]
-    joints = _limited_joints(source, kept)
+    joints = _joints_with_force_range(source, kept)
     tendon_ids = [
         *dict.fromkeys(m.actuator_trnid[i, 0] for i in kept if source.transmission(i) == "tendon")
     ]
@@ -115,11 +115,11 @@ def read_actuators(source: Source, tendons: Tendons, sites: dict[str, str]) -> R
     return ReadActuators(actuators, filters, controls, activations, delays, holds)
 
 
-def _limited_joints(source: Source, kept: list[int]) -> np.ndarray:
+def _joints_with_force_range(source: Source, kept: list[int]) -> np.ndarray:
     """The ids of the hinges and slides that the actuators `kept` drive.
 
-    If an actuator acts on several joints, all hinges and slides with a force range are added,
-    because the range limits the sum of the forces on a joint.
+    If an actuator drives no single hinge or slide, all hinges and slides with a force range are
+    added, because the range limits the sum of the forces on a joint.
     """
     driven = [source.driven_joint(actuator) for actuator in kept]
     joints = [*dict.fromkeys(joint for joint in driven if joint is not None)]
@@ -138,15 +138,15 @@ def _driven(
     if kind == "tendon":
         return tendons.tendons[first]
     gear = source.gears(actuator)
-    linear, angular = gear[:3], gear[3:]
+    force, moment = gear[:3], gear[3:]
 
     def site(index: int) -> str:
         return sites[source.sites[index]]
 
     if kind == "site" and second >= 0:
-        return FrameDisplacement(site(first), site(second), linear, angular)
+        return FrameDisplacement(site(first), site(second), force, moment)
     if kind == "site":
-        return FrameForce(site(first), linear, angular)
+        return FrameForce(site(first), force, moment)
     if kind == "slidercrank":
         return SliderCrank(site(first), site(second), m.actuator_cranklength[actuator])
     joint, in_parent = source.joints[first], kind == "jointinparent"
@@ -154,8 +154,8 @@ def _driven(
         return joint
     if source.is_free(first):
         body = source.bodies[m.jnt_bodyid[first]]
-        return FrameForce(body, linear, angular, "world", "world" if in_parent else "frame")
-    return BallTorque(joint, linear, in_parent)
+        return FrameForce(body, force, moment, "world", "world" if in_parent else "frame")
+    return BallTorque(joint, gear[:3], in_parent)
 
 
 def _periods(
@@ -229,13 +229,13 @@ def _read_filter(
     """The filter of the controls of the actuators `kept`.
 
     - `filtered`, `disabled`: (n,), whether an actuator has dynamics, and whether its group is
-      disabled. MuJoCo only clips the activation of a disabled actuator;
+      disabled. MuJoCo keeps the activation of a disabled actuator, but clips it;
     - `command_range`: (n, 2), the bounds of the controls before the filter.
     """
     m = source.m
     dynamics = [source.kind("Dyn", m.actuator_dyntype[i]) for i in kept]
-    # An actuator without dynamics has an exact, early filter with the time constant 0, which does
-    # not change the control. An infinite time constant keeps the activation.
+    # An actuator without dynamics has a filter of the kind "exact" with `early` and the time
+    # constant 0, which does not change the control. An infinite time constant keeps the activation.
     constant = filtered & disabled
     kinds = np.where(constant, "exact", [_DYNAMICS[x] for x in dynamics])
     time_constant = np.where(filtered, np.maximum(m.actuator_dynprm[kept, 0], 0), 0)

@@ -150,7 +150,7 @@ def _joint(
         if damped_along_world_axes(source, joint):  # then it is a passive force
             damping = np.concatenate([np.zeros(3), damping[3:]])
     limits = {}
-    # The range of a ball joint is a limit of a tendon, a `RotationAngle`.
+    # `read_tendons` reads the range of a ball joint, as the limit of a `RotationAngle`.
     limited = m.jnt_limited[joint] and kind.nv == 1
     if limited and not source.disabled("LIMIT", "CONSTRAINT"):
         limits["lower"], limits["upper"] = source.limits("jnt", joint, f"joint {name!r}")
