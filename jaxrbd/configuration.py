@@ -45,9 +45,10 @@ __all__ = [
 def neutral(model: Model) -> Float[Array, " nq"]:
     """The configuration (nq,) of zeros and identity quaternions.
 
-    Position limits are ignored, so the model may also be a batch of models of one structure; the
-    result is one configuration for all of them. Except for `joints.Custom` and for joints that
-    follow others, every child frame coincides with the placement of its joint.
+    The result does not depend on the arrays of the model, such as position limits. So the model may
+    be a batch of models of one structure; the result is one configuration for all of them. Except
+    for `joints.Custom` and for joints that follow others, every child frame coincides with the
+    placement of its joint.
     """
     return jnp.asarray(neutral_coordinates(arguments.robot(model, batch=True)), model.dtype)
 
@@ -67,7 +68,9 @@ def random_configuration(model: Model, key: PRNGKeyArray) -> Float[Array, " nq"]
     `key`: a `jax.random` key. Without limits, angles are within pi of zero, and lengths within 1 m
     of zero. With one limit, the range is at least pi or 1 m. Rotations are uniform on SO(3).
     """
-    keys = jax.random.split(key, max(len(arguments.robot(model).joints), 1))
+    kinds = arguments.robot(model).joints
+    key = arguments.typed_keys(key, "key", 0)
+    keys = jax.random.split(key, max(len(kinds), 1))
 
     def draw(group, lower, upper):
         return group.joint.random(keys[group.number], lower, upper)

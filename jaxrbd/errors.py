@@ -22,8 +22,8 @@ __all__ = [
 class JaxRBDError(Exception):
     """Base of every exception that jaxrbd raises on purpose.
 
-    Attribute: `argument`: the name of the argument of the called function that can avoid the error,
-    or None. The message has it in the words "the argument `NAME`".
+    Attribute: `argument`: the name of an argument of the called function, or None. A call with
+    another value of this argument can avoid the error. The message contains "the argument `NAME`".
     """
 
     def __init__(self, message: str = "", *, argument: str | None = None):
@@ -43,7 +43,7 @@ class ModelError(JaxRBDError, ValueError):
     """A description of a robot is inconsistent.
 
     Attributes: `link` and `joint`: the name of the link or joint that causes the error, or None;
-    `faults`: the single errors, if the error states several of them, one per line.
+    `faults`: if the message lists several errors, one per line, these errors; otherwise ().
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class ContactWarning(UserWarning):
 
     There are three cases: a shape of the robot is left out, because it is a mesh in a file; the
     hull of a mesh was replaced by one with fewer vertices; and a robot that moves freely can rest
-    on nothing, because contacts of its geoms were left out.
+    on nothing, because contacts of its geoms (shapes of an MJCF file) were left out.
     """
 
 

@@ -3,9 +3,10 @@
 An inertia is `(..., 10)`, `[m, m c, Ixx, Ixy, Iyy, Ixz, Iyz, Izz]` about the frame's origin, as in
 `jaxrbd.spatial`. Its pseudo-inertia is the 4x4 matrix of second moments of the mass,
 
-    J = integral of [x; 1] [x; 1]^T dm = [[Sigma, h], [h^T, m]],    Sigma = tr(I)/2 1 - I, h = m c.
+    J = integral of [x; 1] [x; 1]^T dm = [[Sigma, h], [h^T, m]],
 
-J is linear in the ten parameters. J is positive definite if and only if the inertia is the inertia
+with the second moments `Sigma = (tr(I)/2) E - I`, the 3x3 identity E, and `h = m c`. J is linear in
+the ten parameters. J is positive definite if and only if the inertia is the inertia
 of some rigid body whose mass does not lie in one plane. The log-Cholesky parameters describe a
 triangular factor of J by ten values without constraints. Every function broadcasts over leading
 axes, keeps the dtype of its operand and can be differentiated. All quantities are in SI units.
@@ -20,7 +21,15 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
-from ._math.components import Mat3, Vec3, second_moments, square_root, stack
+from ._math.components import (
+    Mat3,
+    Vec3,
+    require_entries,
+    require_floats,
+    second_moments,
+    square_root,
+    stack,
+)
 from ._math.linear import symmetric_eigenvalues
 from .spatial import inertia_to_com
 
@@ -37,6 +46,7 @@ def pseudo_inertia(inertia: Float[Array, "... 10"]) -> Float[Array, "... 4 4"]:
 
     Source: Wensing, Kim and Slotine (2018).
     """
+    require_entries(inertia, 10)
     m, hx, hy, hz, *I = jnp.unstack(inertia, axis=-1)
     a, b, c = second_moments(Mat3.symmetric(*I)).rows
     rows = (a.x, a.y, a.z, hx), (b.x, b.y, b.z, hy), (c.x, c.y, c.z, hz), (hx, hy, hz, m)
@@ -46,7 +56,7 @@ def pseudo_inertia(inertia: Float[Array, "... 10"]) -> Float[Array, "... 4 4"]:
 def inertia_from_pseudo(J: Float[Array, "... 4 4"]) -> Float[Array, "... 10"]:
     """The inertia (..., 10) of the symmetric part of a pseudo-inertia.
 
-    Inverse of `pseudo_inertia`: `I = tr(Sigma) 1 - Sigma`.
+    Inverse of `pseudo_inertia`: `I = tr(Sigma) E - Sigma`.
     """
     J = (J + jnp.swapaxes(J, -1, -2)) / 2
     xx, xy, xz, hx, _, yy, yz, hy, _, _, zz, hz, _, _, _, m = jnp.unstack(
@@ -69,6 +79,7 @@ def inertia_from_log_cholesky(theta: Float[Array, "... 10"]) -> Float[Array, "..
     so the mass is `e^(2 alpha)` in kg, and t is the centre of mass in m. The function and its
     inverse `log_cholesky` are smooth. Source: Rucker and Wensing (2022).
     """
+    require_entries(theta, 10)
     alpha, d1, d2, d3, s12, s23, s13, t1, t2, t3 = jnp.unstack(theta, axis=-1)
     o = jnp.zeros_like(alpha)
     r1, r2, r3 = Vec3(jnp.exp(d1), s12, s13), Vec3(o, jnp.exp(d2), s23), Vec3(o, o, jnp.exp(d3))
@@ -128,6 +139,7 @@ def is_physically_consistent(
     Source: Traversaro et al. (2016), "Identification of fully physical consistent inertial
     parameters using optimization on manifolds".
     """
+    require_floats(inertia, "inertia", 10)
     m, _, I_com = inertia_to_com(inertia)
     moments = symmetric_eigenvalues(second_moments(Mat3.from_array(I_com)).array())
     least, *others = jnp.unstack(moments, axis=-1)

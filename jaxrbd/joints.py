@@ -55,8 +55,9 @@ class Joint(eqx.Module):
     Methods take coordinates `q` (..., nq) and velocities `v` (..., nv), with the leading axes of
     the stacked fields, in SI units and radians. Spatial vectors are [linear; angular].
 
-    The subspace S has `tree_nv` rows, one per degree of freedom that the joint adds to the tree.
-    The velocities of these degrees of freedom are the *tree rates*. In all kinds except `Custom`,
+    The subspace S (..., tree_nv, 6) is the transpose of Featherstone's matrix S: it has one row per
+    degree of freedom that the joint adds to the tree. The velocities of these degrees of freedom
+    are the *tree rates*. In all kinds except `Custom`,
     the tree rates are the velocities v of the joint. A kind whose tree rates differ from v has
     `tree_rates_are_joint_rates = False` and overrides `tree_nv`, `tree_rates`, `joint_force` and
     `velocity_subspace`.
@@ -64,14 +65,14 @@ class Joint(eqx.Module):
 
     nq: ClassVar[int]
     nv: ClassVar[int]
-    # The first coordinate of the unit quaternion, if the joint has one.
+    # The index in q of the first entry of the unit quaternion, if the joint has a quaternion.
     quaternion: ClassVar[int | None] = None
     # Whether `tree_rates` is the identity.
     tree_rates_are_joint_rates: ClassVar[bool] = True
     # Whether dq/dt is v, as for joints whose configurations form a vector space.
     velocities_are_coordinate_rates: ClassVar[bool] = False
-    # The first of three velocities that are the child's angular velocity in the child's frame, if
-    # the joint has them.
+    # The index in v of the first entry of the child's angular velocity in the child's frame, if
+    # three entries of v are this angular velocity.
     angular: ClassVar[int | None] = None
     # Whether a motor can drive the joint; see `Model.actuated`.
     actuated: ClassVar[bool] = True
@@ -207,7 +208,7 @@ def _parameter(x: ArrayLike | Sequence[int | float]) -> Parameter:
         raise ArgumentError(message) from None
 
 
-class _Constant(eqx.Module):
+class _PlainFunction(eqx.Module):
     """A plain function as a pytree without leaves."""
 
     function: Callable = eqx.field(static=True)
@@ -218,14 +219,14 @@ class _Constant(eqx.Module):
 
 def as_module(f: Callable) -> Any:
     """The function as a pytree: a plain function has no leaves, an `eqx.Module` is unchanged."""
-    return f if isinstance(f, eqx.Module) else _Constant(f)
+    return f if isinstance(f, eqx.Module) else _PlainFunction(f)
 
 
 class _Euclidean(Joint):
     """Joints whose configurations form a vector space: v is the rate of q."""
 
     velocities_are_coordinate_rates: ClassVar[bool] = True
-    reach: ClassVar[float] = 1.0  # the largest random coordinate without limits
+    reach: ClassVar[float] = 1.0  # the largest random coordinate without limits, in m or rad
 
     def neutral(self):
         return np.zeros(self.nq)
@@ -551,7 +552,7 @@ class Planar(Joint):
         return stack(a * dx + b * dy, a * dy - b * dx, w)
 
     def displacement(self, q, rate):
-        return self.transport(rate, q)  # into the axes of the child, which q turned
+        return self.transport(rate, q)  # into the axes of the child, turned by the angle of q
 
     def random(self, key, lower, upper):
         reach = np.array([1, 1, np.pi])
@@ -709,10 +710,11 @@ def generic_coordinates(nv: int) -> Float[np.ndarray, " nv"]:
 
 
 def is_rotation(R: np.ndarray) -> bool:
-    """Whether R (3, 3) is a rotation matrix, to 1e-6, and to 1.1e-5 in the squared lengths.
+    """Whether R (3, 3) is a rotation matrix.
 
-    This is for descriptions of robots, which are in float64. Poses of pytrees may be in float32, so
-    `are_rotations` of the arguments has the tolerance 1e-4.
+    An entry of `R R^T` may differ from the identity by 1e-6, on the diagonal by 1.1e-5. This test
+    is for descriptions of robots, which are in float64. Poses of pytrees may be in float32, so
+    `jaxrbd.model.parameters.are_rotations` has the tolerance 1e-4.
     """
     return np.allclose(R @ R.T, np.eye(3), atol=1e-6) and bool(np.linalg.det(R) > 0)
 
@@ -728,7 +730,7 @@ def evaluate(function: Callable, coordinates: Array, name: str) -> Any:
         pass
     try:
         return function(coordinates)
-    except (TypeError, ValueError, AttributeError, IndexError) as fault:
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as fault:
         raise ValueError(f"{name} fails on coordinates of shape {shape}: {fault}") from None
 
 

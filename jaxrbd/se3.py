@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 from . import so3
 from ._math import series as _series
+from ._math.components import require_floats
 from ._math.linear import einsum, matmul
 from ._math.ranks import identity_like
 from .spatial import Pose, rotate
@@ -25,6 +26,7 @@ def exp(xi: Float[Array, "... 6"]) -> Pose:
 
     Source: Sola, Deray and Atchuthan (2018), equation 172.
     """
+    require_floats(xi, "xi", 6)
     w = xi[..., 3:]
     return Pose(so3.exp(w), so3.left_jacobian_product(w, xi[..., :3]))
 
@@ -33,6 +35,7 @@ def quaternion_exp(
     xi: Float[Array, "... 6"],
 ) -> tuple[Float[Array, "... 3"], Float[Array, "... 4"]]:
     """The position (..., 3) and the rotation of `exp(xi)`, as a unit quaternion (..., 4)."""
+    require_floats(xi, "xi", 6)
     w = xi[..., 3:]
     # c0 to c3 are Stumpff's functions at half the angle |w|. They give c_2 and c_3 at |w|.
     c0, c1, c2, c3 = jnp.unstack(_series.stumpff(jnp.sum(w * w, axis=-1) / 4, 4), axis=-1)
@@ -55,6 +58,7 @@ def left_jacobian(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
     `ad = (xi x)` is the matrix of the cross product of motions. The sum equals a polynomial of
     degree four in `ad`: see `_math.series.adjoint_coefficients`.
     """
+    require_floats(xi, "xi", 6)
     ad = cross_matrix(xi)
     ad2 = matmul(ad, ad)
     x = jnp.sum(xi[..., 3:] ** 2, axis=-1)
@@ -74,6 +78,7 @@ def left_jacobian_inverse(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
 
     The coefficients are in `_math.series.inverse_adjoint_coefficients`.
     """
+    require_floats(xi, "xi", 6)
     ad = cross_matrix(xi)
     ad2 = matmul(ad, ad)
     x = jnp.sum(xi[..., 3:] ** 2, axis=-1)

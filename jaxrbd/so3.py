@@ -17,7 +17,7 @@ from jax import Array
 from jaxtyping import Float
 
 from ._math import series as _series
-from ._math.components import Mat3, Vec3, stack
+from ._math.components import Mat3, Vec3, require_floats, stack
 from ._math.linear import power_of_two
 from ._math.ranks import identity_like, times
 from ._math.rules import custom_jvp
@@ -31,6 +31,7 @@ for _k in range(1, 14):
 
 def exp(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
     """Rotation matrix of a rotation vector: `1 + A [w x] + B [w x]^2` (Rodrigues)."""
+    require_floats(w, "w", 3)
     x = jnp.sum(w * w, axis=-1)
     _, A, B = jnp.unstack(_series.stumpff(x, 3), axis=-1)
     return _polynomial(w, A, B)
@@ -75,6 +76,7 @@ def left_jacobian(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
 
     Source: Sola, Deray and Atchuthan (2018), equation 145.
     """
+    require_floats(w, "w", 3)
     x = jnp.sum(w * w, axis=-1)
     _, _, B, C = jnp.unstack(_series.stumpff(x, 4), axis=-1)
     return _polynomial(w, B, C)
@@ -84,6 +86,7 @@ def left_jacobian_product(
     w: Float[Array, "... 3"], v: Float[Array, "... 3"]
 ) -> Float[Array, "... 3"]:
     """The vector `left_jacobian(w) v`, (..., 3), without the matrix."""
+    require_floats(w, "w", 3)
     _, _, B, C = jnp.unstack(_series.stumpff(jnp.sum(w * w, axis=-1), 4), axis=-1)
     return double_cross(w, v, B, C)
 
@@ -105,6 +108,7 @@ def left_jacobian_inverse(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
 
     Source: Sola, Deray and Atchuthan (2018), equation 146.
     """
+    require_floats(w, "w", 3)
     x = jnp.sum(w * w, axis=-1)
     return _polynomial(w, jnp.full_like(x, -0.5), _series.half_cot(x))
 
@@ -154,6 +158,7 @@ def _scale(q: Array) -> tuple[Array, Array]:
     derivatives. So the derivatives are right to any order if the caller's result does not depend on
     the divisor. The divisor is 1 if q is zero.
     """
+    require_floats(q, "q", 4)
     x, y, z, w = jnp.split(jnp.abs(q), 4, axis=-1)
     largest = jnp.maximum(jnp.maximum(x, y), jnp.maximum(z, w))
     scale = power_of_two(largest)
@@ -225,6 +230,7 @@ def quaternion_from_matrix(R: Float[Array, "... 3 3"]) -> Float[Array, "... 4"]:
     The matrix `4 q q^T` is linear in R. The row of this matrix with the largest diagonal entry,
     normalized, is q or -q.
     """
+    require_floats(R, "R", 3, 3)
     a, b, c = Mat3.from_array(R).rows
     outer = jnp.stack(
         [
@@ -242,6 +248,7 @@ def quaternion_from_matrix(R: Float[Array, "... 3 3"]) -> Float[Array, "... 4"]:
 
 def quaternion_exp(w: Float[Array, "... 3"]) -> Float[Array, "... 4"]:
     """Unit quaternion of a rotation vector: `[sin(t/2) w/t, cos(t/2)]`, t = |w|."""
+    require_floats(w, "w", 3)
     x = jnp.sum(w * w, axis=-1, keepdims=True) / 4
     cosine, sinc = jnp.split(_series.stumpff(x[..., 0], 2), 2, axis=-1)
     return jnp.concatenate([sinc / 2 * w, cosine], axis=-1)

@@ -33,6 +33,7 @@ from ._math.components import (
     halves,
     join,
     linear_combination,
+    require_entries,
     rows,
     second_moments,
     small_product,
@@ -338,6 +339,8 @@ def inertia_center_of_mass(inertia: Float[Array, "... 10"]) -> Float[Array, "...
 
 
 def _split_inertia(inertia: Array) -> tuple[Array, Vec3, Mat3]:
+    """The mass m, the first moment m c and the rotational inertia of an inertia (..., 10)."""
+    require_entries(inertia, 10)
     m, hx, hy, hz, *I_o = jnp.unstack(inertia, axis=-1)
     return m, Vec3(hx, hy, hz), Mat3.symmetric(*I_o)
 
@@ -347,7 +350,7 @@ def _join_inertia(m, h: Vec3, I_o: Mat3) -> Array:
 
 
 def _from_second_moments(Sigma: Mat3) -> Mat3:
-    """The rotational inertia `tr(Sigma) 1 - Sigma` with the second moments of mass Sigma."""
+    """The rotational inertia `tr(Sigma) E - Sigma` with the second moments of mass Sigma."""
     xx, xy, yy, xz, yz, zz = Sigma.upper()
     return Mat3.symmetric(yy + zz, -xy, xx + zz, -xz, -yz, xx + yy)
 
@@ -515,6 +518,7 @@ def inverse_inertia_matrix(inertia: Float[Array, "... 10"]) -> Float[Array, "...
 
 
 def _rotation_and_lever(X: Pose) -> tuple[Array, Array]:
+    """The matrices R and `[p x] R` (..., 3, 3) of a pose."""
     pR = Mat3.skew(Vec3.from_array(X.p)) @ Mat3.from_array(X.R)
     return X.R, pR.array()
 

@@ -176,7 +176,7 @@ def test_wrong_settings_name_the_part():
         make(("positions", "command"))
     with pytest.raises(ArgumentError, match=r"part 'command' has 3 entries"):
         make(("positions",), "command")
-    for wrong in (None, {"state": PARTS}, ("positions",)):
+    for wrong in (None, {"state": PARTS}, ("positions",), (("positions", 4.5),)):
         with pytest.raises(ArgumentError, match="expected pairs of a name and a size"):
             learning.JointAttention(wrong)
     with pytest.raises(

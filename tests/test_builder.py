@@ -632,6 +632,18 @@ REFUSED = {
         ([rbd.model.Link("a", np.eye(3))], [ON_WORLD]),
         "shape \\(3, 3\\)",
     ),
+    "inertia of a text": (([rbd.model.Link("a", "heavy")], [ON_WORLD]), "'a': inertia is 'heavy'"),
+    "a class as a kind": (with_j(kind=Revolute), "joint 'j': kind is <class .*expected an object"),
+    "a link as a parent": (with_k(parent=A), "(?s)joint 'k': parent is Link.* expected a name"),
+    "a text as a placement": (with_j(placement="here"), "joint 'j': placement is 'here'"),
+    "a text as a limit": (with_j(lower="low"), "joint 'j': lower is 'low', expected"),
+    "a complex damping": (with_j(damping=1j), "joint 'j': damping is 1j, expected"),
+    "a text as a mimic": (with_k(mimic="j"), "joint 'k': mimic is 'j', expected a Mimic"),
+    "a number as a leader": (with_k(mimic=rbd.model.Mimic(0)), "joint 'k': mimic.joint is 0"),
+    "a text as a multiplier": (
+        with_k(mimic=rbd.model.Mimic("j", "twice")),
+        "joint 'k': mimic.multiplier is 'twice'",
+    ),
     "a stage with the name of a link": (
         (
             [A, link("j.1")],
@@ -688,6 +700,18 @@ def test_a_bad_description_is_refused_by_name(fault):
 def test_bad_gravity(gravity):
     with pytest.raises(rbd.ArgumentError, match="gravity"):
         rbd.build_model([A], [ON_WORLD], gravity=gravity)
+
+
+@pytest.mark.parametrize("stages", [None, (rbd.model.Fixed(),), (CARDAN,), CARDAN.stages[0]])
+def test_a_compound_has_joints_as_stages(stages):
+    with pytest.raises(rbd.ModelError, match=r"stages of a Compound are .*, expected a tuple of"):
+        rbd.model.Compound(stages)
+
+
+def test_an_inertia_may_be_a_list():
+    inertia = [1.0, 0, 0, 0, 1, 0, 1, 0, 0, 1]
+    model = rbd.build_model(iter([rbd.model.Link("a", inertia)]), iter([ON_WORLD]))
+    np.testing.assert_array_equal(model.inertia[0], inertia)
 
 
 def test_a_compound_without_stages_is_refused():

@@ -42,7 +42,7 @@ from jaxrbd.collision import (
     robot_separations,
 )
 from jaxrbd.collision.distances import separations
-from jaxrbd.collision.robot_shapes import checked_pairs
+from jaxrbd.collision.robot_shapes import checked_pairs, distances_and_jacobian
 from jaxrbd.collision.segment_boxes import segment_box_separation
 from jaxrbd.collision.segment_cylinders import (
     _nearest_on_segment,
@@ -1243,6 +1243,14 @@ def test_the_gradient_of_a_smallest_distance_of_a_robot(rng):
     np.testing.assert_allclose(by_pairs.shapes[index].shape.radius, expected, atol=1e-7)
 
 
+def distances_without_members(function, frame):
+    """The distances of a shape in a frame that makes no pairs."""
+    model = arm()[0]
+    q = rbd.neutral(model)
+    place = q if function is robot_distances else rbd.forward_kinematics(model, q)
+    return function(model, place, DistancePairs((PlacedShape(POINT, frame),), ()))
+
+
 WRONG = {
     "radius is -1": lambda: Sphere(-1.0),
     "half_sizes has shape": lambda: Box([1.0, 2.0]),
@@ -1263,7 +1271,7 @@ WRONG = {
     "most_vertices is 3, expected an integer": lambda: convex_hull(CORNERS, most_vertices=3),
     # The type checker of the tests would refuse these before the package does.
     "a is 3, expected a Sphere": lambda: inspect.unwrap(checked_shape)(3, "a"),
-    "X_WB is 'int'": lambda: inspect.unwrap(distance)(POINT, identity_pose(), POINT, 4),
+    "X_WB is 'int'": lambda: distance(POINT, identity_pose(), POINT, 4),
     "pairs is 3": lambda: inspect.unwrap(checked_pairs)(3),
     "world has Sphere": lambda: inspect.unwrap(pairs_of)(arm()[0], [Sphere(1.0)]),
     "X_WA has dtype float32": lambda: distance(
@@ -1285,6 +1293,8 @@ WRONG = {
     ),
     "members has the pair": lambda: DistancePairs((PlacedShape(POINT),), ((0, 0),)),
     "q has shape": lambda: robot_distances(arm()[0], jnp.zeros(5), arm()[1]),
+    "unknown_hand": lambda: distances_without_members(robot_distances, "unknown_hand"),
+    "unknown_tool": lambda: distances_without_members(distances_and_jacobian, "unknown_tool"),
 }
 
 

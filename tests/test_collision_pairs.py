@@ -453,6 +453,9 @@ WRONG = {
     "X_FS has shape (2,) and dtype float64, expected (3,)": lambda: PlacedShape(
         Sphere(0.1), "body0", (0, 0)
     ),
+    "members has the pair (0, -2), expected two different": lambda: contact.CollisionPairs(
+        (sphere("body0", 0.1),), ((0, -2),)
+    ),
     "both shapes of the pair": lambda: collision_pairs([(sphere(None, 0.1), sphere(None, 0.1))]),
     "has two half-spaces": lambda: collision_pairs(
         [(PlacedShape(HalfSpace(), "body0"), PlacedShape(HalfSpace()))]

@@ -1025,7 +1025,9 @@ WRONG = {
     "radii is": lambda: Scene(("ball",), -0.1),
     "inverse_inertia.contacts has shape (2,)": lambda: scaled(np.ones(2), np.ones(3)),
     "inverse_inertia.contacts is [-1.], expected": lambda: scaled([-1.0], np.ones(3)),
+    "inverse_inertia.contacts is [inf], expected": lambda: scaled([np.inf], np.ones(3)),
     "inverse_inertia.joints is": lambda: scaled([1.0], [1.0, -2.0, 3.0]),
+    "inverse_inertia.trees is": lambda: scaled([1.0], np.ones(3), np.full((1, 10), np.nan)),
     "inverse_inertia.joints has shape (2,)": lambda: rest_in(scaled([1.0], [1.0, 2.0])),
     "offsets has shape (3,)": lambda: Scene(("ball",), 0.1, (0.0, 0.0, 0.1)),
     "normal has shape (2,)": lambda: Plane((0.0, 1.0)),
@@ -1048,8 +1050,8 @@ WRONG = {
 }
 
 
-def scaled(spheres, joints):
-    return Scene(("ball",), inverse_inertia=contact.InverseInertias(spheres, joints))
+def scaled(spheres, joints, trees=None):
+    return Scene(("ball",), inverse_inertia=contact.InverseInertias(spheres, joints, trees))
 
 
 def rest_in(scene, model=POINT, q=None, tau=None, dt=DT):
@@ -1072,11 +1074,14 @@ def step_with(numbers):
 
 
 @jax.jit
-def with_material(parameters, q, v):
-    """The force of the ground and the velocity after a step, with traced parameters."""
-    scene = dataclasses.replace(ON_PLANE, material=contact.Material(**parameters))
+def with_material(parameters, q, v, inverse_inertia=1.0):
+    """Force and energy of the ground, and the velocity after a step, with traced parameters."""
+    inverse_inertias = contact.InverseInertias(jnp.asarray([inverse_inertia]), np.ones(3))
+    material = contact.Material(**parameters)
+    scene = dataclasses.replace(ON_PLANE, material=material, inverse_inertia=inverse_inertias)
     after = contact.contact_step(POINT, scene, q, v, jnp.zeros(3), DT).v
-    return contact.contact_force(POINT, scene, q, v).f_ext, after
+    force = contact.contact_force(POINT, scene, q, v).f_ext
+    return force, contact.contact_energy(POINT, scene, q), after
 
 
 @pytest.mark.gives_nan
@@ -1090,10 +1095,13 @@ def test_traced_materials_out_of_their_range_give_nan(name):
     start = jnp.array([0.0, 0.0, -1e-3]), jnp.array([1.0, 0.0, -0.1])
     for x in with_material(usual, *start):
         assert np.all(np.isfinite(x))
-    force, after = with_material(usual | {name: -0.5 * usual[name]}, *start)
+    force, energy, after = with_material(usual | {name: -0.5 * usual[name]}, *start)
     assert np.any(np.isnan(force))
     if name in ("friction", "margin", "torsional", "rolling"):
         assert np.all(np.isnan(after))
+    if name == "stiffness":
+        assert np.isnan(energy)
+        assert np.all(np.isnan(with_material(usual, *start, jnp.nan)[2]))
 
 
 @pytest.mark.gives_nan

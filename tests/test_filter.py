@@ -313,8 +313,9 @@ def test_delayed_controls_are_those_of_mujoco(rng):
     # 0.07 / 0.01 is more than 7 by a rounding error.
     longer = robot._replace(delays=np.array([0.025, 0.025, 0.07, 0, 0.012]))
     np.testing.assert_allclose(longer.delay(0.01).lag, [2.5, 3, 7, 0, 1.2])
-    with pytest.raises(rbd.ArgumentError, match="dt is 0, expected a known number above 0"):
-        robot.delay(0)
+    for dt in (0, np.inf):
+        with pytest.raises(rbd.ArgumentError, match=f"dt is {dt}, expected a known finite number"):
+            robot.delay(dt)
     plain = DELAYED.partition("<motor")[0] + '<motor joint="a"/></actuator></mujoco>'
     assert from_mujoco(mujoco.MjModel.from_xml_string(plain)).delay(0.01) is None
 

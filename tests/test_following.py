@@ -257,6 +257,11 @@ BAD = {
         rbd.model.Follow(("j2",), jnp.sum),
         "follows others",
     ),
+    "by zero": (
+        rbd.joints.Revolute((1, 0, 0)),
+        rbd.model.Follow(("j1",), lambda x: 1 / 0),
+        "function fails on coordinates of shape \\(1,\\): division by zero",
+    ),
     "no number": (
         rbd.joints.Revolute((1, 0, 0)),
         rbd.model.Follow(("j1",), lambda x: jnp.ones(2)),

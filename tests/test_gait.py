@@ -280,8 +280,12 @@ def test_the_targets_of_the_servos_are_those_of_the_gait_and_the_action(
 
 
 def test_an_episode_starts_at_any_moment_of_the_gait(walk, params, key):
-    """With its joint positions, its velocities and the velocity of the command."""
+    """With its joint positions, its velocities and the velocity of the command.
+
+    The home posture may be an array of NumPy.
+    """
     calm = params._replace(start=jnp.zeros(2), command=jnp.array([0.5, 0.2, 0.3]))
+    calm = calm._replace(home=np.asarray(params.home))
     initial = jax.jit(jax.vmap(lambda key: walk.initial(calm, key)))
     found = initial(jax.random.split(key, 64))
     times, period = np.asarray(found.time), float(params.gait[0])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-from jaxrbd.algorithms.regressors import summed_sizes
+from jaxrbd.algorithms.regressors import regressor_bounds
 from jaxrbd.inertial_parameters import (
     consistency_margin,
     inertia_from_log_cholesky,
@@ -170,7 +170,7 @@ def test_the_default_tolerance_is_that_of_the_precision():
 
 @pytest.mark.slow
 def test_no_entry_of_the_regressor_is_larger_than_what_was_summed():
-    sizes_of = jax.jit(summed_sizes)
+    sizes_of = jax.jit(regressor_bounds)
     for model in (zoo.chain(4), zoo.small()):
         q, v, a, _ = zoo.state(model)
         Y, sizes = regressor(model, q[None], v[None], a[None])[0], sizes_of(model, q, v, a)

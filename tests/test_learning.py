@@ -452,6 +452,7 @@ def test_the_mirror_of_the_cart_pole_is_a_symmetry(key):
             {"mirror_observation": (1,), "mirror_action": (2,)},
             r"mirror_action is \(2,\), expected 1 signs 1 or -1",
         ),
+        ({"mirror_observation": np.ones(2)}, r"mirror_observation is array.*, expected a tuple"),
     ],
 )
 def test_a_mirror_fits_the_environment(signs, message):

@@ -224,6 +224,29 @@ def test_counts_that_the_data_do_not_have(tmp_path, monkeypatch):
     refused(tmp_path / "c.stl", text.upper(), "3 triangles, expected at most 2")
 
 
+def test_a_truncated_ply_file_is_refused(tmp_path):
+    vertices = "element vertex 3\nproperty float x\nproperty float y\nproperty float z\n"
+    faces = "element face 2\nproperty list uchar int vertex_indices\nend_header\n"
+    text = f"ply\nformat ascii 1.0\n{vertices}{faces}0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n"
+    refused(tmp_path / "a.ply", text, "it has 4 elements, expected 5, as its header says")
+    (tmp_path / "a.ply").write_text(text + "3 0 2 1\n")
+    assert len(draw(tmp_path / "a.ply")[0].faces) == 2
+
+
+def test_white_space_in_an_obj_file(tmp_path):
+    """A blank before a vertex or a face, and a tab after its first letter, change nothing."""
+    text = "v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 2 3\nf 1 3 4\nf 1 2 4\n"
+    spaced = text.replace("v 1", " v\t1").replace("v 0 1", "v\t0 1")
+    spaced = spaced.replace("f 1 2 3", " f 1  2 3").replace("f 1 2 4", "f\t1 2 4")
+    corners = []
+    for content in (text, spaced):
+        (tmp_path / "a.obj").write_text(content)
+        (part,) = draw(tmp_path / "a.obj")
+        corners.append(part.vertices[part.faces].tolist())
+    assert np.shape(corners) == (2, 3, 3, 3)
+    assert corners[0] == corners[1]
+
+
 def test_many_materials_of_an_obj_file(tmp_path, monkeypatch):
     text = OBJ + "".join(f"usemtl m{k}\nf 1 2 3\n" for k in range(3))
     (tmp_path / "a.obj").write_text(text)
@@ -501,6 +524,7 @@ def test_lists_of_a_ply_file_are_found_behind_all_types(monkeypatch):
     rows = ply(faces=6)
     bounded(monkeypatch, "MAX_TRIANGLES", 6, "ply", rows, "18 entries .*, expected at most 15")
     text = "ply\nformat ascii 1.0\nelement vertex 9\nproperty list uchar int x\nend_header\n"
+    text += "1 0\n" * 9
     bounded(monkeypatch, "MAX_TRIANGLES", 3, "ply", text, "9 elements vertex, expected at most 6")
 
 

@@ -221,7 +221,7 @@ def test_sides_that_differ_are_named():
     bent[8] += 0.3
     twice[[8, 10]] += 0.3
     for message, make in {
-        "bodies of joint 'left_pitch' .* 'right_pitch' have other": lambda: changed(home=bent),
+        "bodies of joint 'left_pitch' .* 'right_pitch' have centres": lambda: changed(home=bent),
         "mass of the body is 0.44 for joint 'left_roll'": lambda: changed(model=heavier(1)),
         "stroke is 0.5 for joint 'left_pitch' and 0.6 for": lambda: changed(
             stroke=jnp.array([0.5, 0.5, 0.5, 0.6, 0.7])

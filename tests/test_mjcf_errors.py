@@ -378,7 +378,7 @@ def test_a_robot_that_can_touch_nothing_gives_a_warning():
         found = load_mjcf(walker(2), strict=False)
     assert found.scene is None
     assert [str(warning.message) for warning in caught] == [
-        "<string>: body 'base' with a free joint can rest on nothing, because contacts of its "
+        "<string>: no contact can support body 'base' with a free joint, because contacts of its "
         "geoms were left out: the sdf 'hull' of body 'base', the sdf 'geom2' of body 'leg0', the "
         "sdf 'geom3' of body 'leg0', the sdf 'geom4' of body 'leg1' and 1 more"
     ]

@@ -103,6 +103,8 @@ NOT_NUMBERS = {
     "equality 'e': eq_data": "<equality><joint name='e' joint1='j' polycoef='nan'/></equality>",
     "key 'k': key_qpos": "<keyframe><key name='k' qpos='nan'/></keyframe>",
     "gravity": "<option gravity='0 0 nan'/>",
+    "option density nan": "<option density='nan'/>",
+    "joint 'j': dof_armature": "",
     "joint 'j': jnt_stiffness is inf": "",
     "joint 'j': springref is inf": "",
     "key 'k': key_qvel": "<keyframe><key name='k' qvel='inf'/></keyframe>",
@@ -130,8 +132,10 @@ def test_values_that_are_no_numbers_are_named(message, tmp_path):
     value = "inf" if message.endswith("inf") else "nan"
     joint = f'stiffness="{value}"' if "jnt_stiffness" in message else ""
     joint = f'springref="{value}"' if "springref" in message else joint
+    joint = f'armature="{value}"' if "dof_armature" in message else joint
     path.write_text(ARM.format(joint=joint, more=NOT_NUMBERS[message]))
-    with pytest.raises(rbd.RobotFileError, match=f"robot.xml: .*{message}.* expected"):
+    expected = "" if message.startswith("option") else ".* expected"
+    with pytest.raises(rbd.RobotFileError, match=f"robot.xml: .*{message}{expected}"):
         load_mjcf(path)
 
 

@@ -77,6 +77,11 @@ def test_phases_and_commands_are_numbers():
         envs.MjcfWalk(BIPED, "crouch", stroke=0.2, command=(0.5, 0.0))
     with pytest.raises(ArgumentError, match=r"phases is .*, expected finite numbers"):
         envs.MjcfWalk(BIPED, "crouch", stroke=0.2, phases=16 * (np.nan,))
+    with pytest.raises(ArgumentError, match=r"phases has shape \(\)"):
+        envs.MjcfWalk(BIPED, "crouch", stroke=0.2, phases=3)
+    given = envs.MjcfWalk(BIPED, "crouch", stroke=0.2, phases=[0.5] * 16, command=np.ones(3))
+    assert given == dataclasses.replace(given, phases=(0.5,) * 16, command=(1.0, 1.0, 1.0))
+    assert isinstance(hash(given), int)
 
 
 @pytest.mark.slow

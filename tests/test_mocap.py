@@ -120,6 +120,7 @@ def test_the_poses_of_a_keyframe(robot):
 
 
 ERRORS = {
+    "poses is None, expected a mapping from names to poses": None,
     "'cup' is no mocap body; the mocap bodies are: 'hand', 'other'": {"cup": np.eye(4)},
     "placement of the frame 'hand' is None, expected an array of floats": {"hand": None},
     "placement.R of the frame 'hand' is": {"hand": 2 * np.eye(4) - np.diag([0, 0, 0, 1])},

@@ -90,3 +90,5 @@ def test_contact_forces(state):
     close(found, data.cfrc_ext[1:], 1e-12)
     with pytest.raises(ArgumentError, match=r"step.impulse has shape \(0, 3\), expected"):
         robot.bodies.cfrc_ext(model, scene, q, step._replace(impulse=jnp.zeros((0, 3))), dt)
+    with pytest.raises(ArgumentError, match=r"dt is -0\.01, expected a finite number above 0"):
+        robot.bodies.cfrc_ext(model, scene, q, step, -0.01)

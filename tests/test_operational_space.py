@@ -5,6 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import jaxrbd as rbd
 from jaxrbd import algorithms, spatial
@@ -50,6 +51,33 @@ def test_too_few_dofs_have_no_inertia_without_damping():
 
         assert jnp.all(jnp.isnan(inertia(q, 0.0)))
         assert jnp.all(jnp.isfinite(inertia(q, 0.5)))
+
+
+SCREW = rbd.joints.Custom(1, lambda q: rbd.se3.exp(q[0] * jnp.arange(1.0, 7.0)))
+FOLLOWED = {
+    "mimic": rbd.model.Mimic("j0", 1.3),
+    "function": rbd.model.Follow(("j0",), lambda x: jnp.sin(x[0])),
+    "custom": None,
+}
+
+
+@pytest.mark.parametrize("kind", FOLLOWED)
+def test_too_few_dofs_of_joints_that_follow_others(kind):
+    """Five entries of v move the frame "tip", by six or more dofs of the tree."""
+    axes, end = np.eye(3), 5 if kind == "custom" else 6
+    links, joints = [], []
+    for i in range(end + 1):
+        name = "tip" if i == end - 1 else f"l{i}"
+        links.append(rbd.model.Link(name, rbd.model.link_inertia(1.0, (0.1, 0.2, 0.3), axes)))
+        joint = SCREW if kind == "custom" and i == 0 else rbd.joints.Revolute(axes[i % 3])
+        parent = None if i in (0, end) else links[-2].name
+        placement = rbd.model.placement_matrix((0.1, 0.2, 0.3), (0.3 * i, 0.2, 0.1))
+        rule = FOLLOWED[kind] if i == 5 and kind != "custom" else None
+        joints.append(rbd.model.JointSpec(f"j{i}", joint, parent, name, placement, mimic=rule))
+    model = rbd.build_model(links, joints)
+    q = jnp.stack([rbd.random_configuration(model, jax.random.key(i)) for i in range(100)])
+    inertia = jax.vmap(lambda q: rbd.algorithms.operational_space_inertia(model, q, ("tip",)))
+    assert jnp.all(jnp.isnan(inertia(q)))
 
 
 def test_second_derivatives_in_a_loop():

@@ -1089,6 +1089,34 @@ def test_a_shifted_solution_is_a_guess():
         oc.shift(found, 21)
 
 
+def test_a_controller_that_starts_with_a_first_solution_needs_one_program():
+    problem, x0, goal, us = pendulum(bounds=(-5.0, 5.0))
+    options = {"rollout": "feedback", "iterations": 2, "fixed_iterations": True}
+    first = oc.first_solution(problem, x0, goal, us + 6)
+    np.testing.assert_array_equal(first.us, 5)
+    found = solve(problem, x0, goal, first, **options)
+    guess = oc.shift(found, 0)
+    with work() as events:
+        again = solve(problem, x0, goal, guess, **options)
+    assert not events
+    # The guess is that of `solve` with controls, and the second solve continues.
+    from_controls = solve(problem, x0, goal, us + 6, **options)
+    close(found.us, from_controls.us, 1e-12)
+    close(found.xs, from_controls.xs, 1e-12)
+    assert again.cost < found.cost < jnp.inf
+    # A pair of states and controls, and a solution of another problem, are guesses too.
+    pair = oc.first_solution(problem, x0, goal, (found.xs.at[0].set(7), found.us))
+    np.testing.assert_array_equal(pair.xs, found.xs)
+    with_path = oc.Problem(
+        problem.space,
+        problem.dynamics,
+        problem.cost,
+        path=lambda t, x, u, p: (None, u - 4),
+        control_bounds=problem.control_bounds,
+    )
+    assert oc.first_solution(with_path, x0, goal, found).multipliers.inequalities.shape == (20, 1)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("hessian", ["gauss_newton", "exact"])
 def test_batches_and_a_fixed_number_of_iterations(hessian):

@@ -2,6 +2,7 @@
 
 import os
 import re
+from pathlib import Path
 
 import pytest
 
@@ -168,6 +169,18 @@ def test_an_error_says_whether_the_package_is_missing_or_the_file(tmp_path):
     with pytest.raises(ArgumentError, match=words) as e:
         find_package_file(URI, urdf_path=urdf)
     assert e.value.argument is None
+    with pytest.raises(ArgumentError, match="no such file"):  # no system accepts this name
+        find_package_file(f"package://{300 * 'x'}/hand.stl", urdf_path=urdf)
+
+
+def test_a_folder_that_may_not_be_read_has_no_other_spellings(tmp_path, monkeypatch):
+    def refuse(path):
+        raise PermissionError(path)
+
+    urdf = make(tmp_path, "arm", "arm.urdf")
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(ArgumentError, match="no such file"):
+        find_package_file("hand.stl", urdf_path=urdf)
 
 
 def test_a_folder_of_a_package_that_does_not_exist_is_an_error(tmp_path):

@@ -402,6 +402,11 @@ def test_arrays_of_wrong_shapes_and_angles_without_direction():
         with pytest.raises(ArgumentError) as error:
             method(np.zeros(shape))
         assert words in str(error.value)
+    # An angle in an array of integers would be rounded.
+    with pytest.raises(ArgumentError, match="q_pin has dtype int64, expected floats"):
+        coordinates.q(np.ones(n, np.int64))
+    with pytest.raises(ArgumentError, match="v is None, expected an array"):
+        coordinates.v_pin(None)
     with pytest.raises(ArgumentError, match=r"\(cos, sin\) = \(0, 0\)"):
         coordinates.q(np.zeros(n))
     with pytest.raises(ArgumentError, match=r"the matrix of X_WB has shape \(1, 4, 4\)"):

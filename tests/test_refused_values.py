@@ -1,5 +1,7 @@
 """Values that functions of several rooms refuse, by name."""
 
+import types
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +18,7 @@ from jaxrbd import (
     envs,
     frames,
     identification,
+    inertial_parameters,
     integrators,
     inverse_kinematics as ik,
     io,
@@ -24,7 +27,12 @@ from jaxrbd import (
     optimal_control,
     padded,
     passive,
+    robots,
+    se3,
     sensors,
+    sharding,
+    so3,
+    spatial,
     tendons,
     view,
 )
@@ -38,6 +46,8 @@ EMPTY_REPORT = conformance.Report(
     "jaxrbd", conformance.ALL_TREES, conformance.CONDITIONS, conformance.QUANTITIES, order=1
 )
 Q = np.zeros(ARM.nq)
+Q5 = jnp.zeros(5)
+MESH = jax.make_mesh((1,), ("devices",))
 LABELS = {"body": "a", "base": "b", "frame": "b"}
 
 
@@ -417,12 +427,31 @@ REFUSED = {
         5, ARM, Q, Q
     ),
     "shapes is None, expected a sequence of PlacedShape": lambda: contact.Scene.from_shapes(None),
+    "step is an array of shape (), expected a ContactStep": lambda: contact.step_wrenches(
+        ARM, contact.Scene((TIP,)), Q, 5, 0.01
+    ),
+    "q is Kinematics(": lambda: contact.contact_step_derivatives(
+        ARM, contact.Scene((TIP,)), rbd.forward_kinematics(ARM, Q), Q, Q, 0.01
+    ),
+    "height is 3, expected a function of xy": lambda: contact.Height(3),
+    "force is 3, expected a function of q and v": lambda: contact.servo_of_forces(3, ARM, Q, Q),
     "pairs is 5, expected DistancePairs": lambda: contact.Scene.from_model(ARM, pairs=5),
     "algorithm is 'str', expected a Shac, an Apg": lambda: learning.Training("ppo", CART_POLE),
     "env is 'str', expected an Env": lambda: learning.Training(learning.Ppo(), "cart-pole"),
     "mesh is 'int', expected a Mesh": lambda: learning.Training(learning.Ppo(), CART_POLE, mesh=5),
     "training is 'int', expected a Training": lambda: learning.policy_arrays(5),
     "arrays has no 'mean'": lambda: learning.numpy_policy({}),
+    "arrays has no 'bias_1'": lambda: learning.numpy_policy(
+        dict.fromkeys(("mean", "scale", "weight_0", "bias_0", "weight_1"))
+    ),
+    "params is 'Model', expected parameters with": lambda: learning.policy_description(
+        trained(), ARM
+    ),
+    "after is 1.5, expected an integer": lambda: learning.tensorboard_writer("x", 1.5).__enter__(),
+    "params is 'int', expected a LeggedParams": lambda: envs.mirror_image(envs.QuadrupedTrot(), 3),
+    "x has shape (3,), expected (..., 2)": lambda: envs.SignedPermutation((1, 0), (1, 1))(
+        np.zeros(3)
+    ),
     "task is 'int', expected a str": lambda: trained(task=3),
     "path is 'no/folder/x', and its folder does not exist": lambda: next(
         trained().run("no/folder/x")
@@ -486,6 +515,8 @@ REFUSED = {
     "most_vertices is 8.5, expected an": lambda: collision.convex_hull(
         np.eye(4, 3), most_vertices=8.5
     ),
+    "most_vertices is 2.5, expected an": lambda: collision.pairs_of(ARM, most_vertices=2.5),
+    "name is 3, expected a name": lambda: collision.PlacedShape(collision.Sphere(0.1), name=3),
     "frame is 1.5, expected a name": lambda: collision.PlacedShape(collision.Sphere(0.1), 1.5),
     "a parameter of a joint is 'a', expected an array": lambda: joints.Screw(
         (0.0, 0.0, 1.0), "a", 1.0
@@ -620,9 +651,7 @@ REFUSED = {
     ),
     "dtype is 'float16', expected float32 or float64": lambda: ARM.astype("float16"),
     "'double_pendulum' is a batch of models": lambda: algorithms.total_mass(SEVERAL),
-    "expected (2, 10), those of one robot; batch with jax.vmap": lambda: algorithms.crba(
-        SEVERAL, Q
-    ),
+    "expected (2, 10) for one robot; batch with jax.vmap": lambda: algorithms.crba(SEVERAL, Q),
     "its inertias have shape (3, 2, 10)": lambda: SEVERAL.with_mass(ARM.body_names[0], 2.0),
     "inertias have shape (3, 2, 10)": lambda: SEVERAL.with_payload(TIP, 2.0),
     "key has shape () and dtype int64, expected one key": lambda: sensors.Noise(1.0)(3, Q),
@@ -666,6 +695,16 @@ REFUSED = {
     ),
     "q has the zero quaternion for joint": lambda: view.render(BALL_JOINT, np.zeros(4)),
     "packages is 3, expected a mapping": lambda: io.find_package_file("package://a/b", 3),
+    "packages['a'] is 3, expected a folder": lambda: io.find_package_file("a.stl", {"a": 3}),
+    "urdf_path is 3, expected the path": lambda: io.find_package_file("a.stl", urdf_path=3),
+    "humanoid; found ['a']": lambda: robots.load_robot(["a"]),
+    "standing_quadruped; found ['a']": lambda: robots.load_linkage(["a"]),
+    "xpos has shape (4,) and xquat (4,), expected": lambda: io.mujoco.pose_from_mujoco(
+        np.zeros(4), np.zeros(4)
+    ),
+    "xpos has shape (3,) and xquat (2, 4), expected": lambda: io.mujoco.pose_from_mujoco(
+        np.zeros(3), np.zeros((2, 4))
+    ),
     "X_FS.R is [[2. 0. 0.]": lambda: collision.PlacedShape(
         collision.Sphere(0.1), None, Pose(2 * np.eye(3), np.zeros(3))
     ),
@@ -692,6 +731,8 @@ REFUSED = {
     "path is None, expected the path": lambda: io.save_model(ARM, None),
     "program is 'int', expected an Exported": lambda: io.save_program(3, "unused"),
     "function is None, expected a function": lambda: io.export_batched(None, ARM, Q),
+    "an example argument is 'a', expected an array": lambda: io.export_batched(rbd.rnea, ARM, "a"),
+    "platforms is 5, expected some of": lambda: io.export_batched(rbd.rnea, ARM, Q, platforms=5),
     "the first argument is 'int', expected the Model": lambda: io.export_batched(rbd.rnea, 3, Q),
     "path is 3, expected the path of a file": lambda: io.load_model(3),
     "task is ['a'], expected one of": lambda: learning.load_task(["a"]),
@@ -717,6 +758,14 @@ REFUSED = {
     "action is 'x', expected an array": lambda: stepped("x"),
     "margin is 0.0, expected above 0": lambda: envs.tolerance(1.0, 0.0, 2.0, 0.0),
     "lower is 2.0 and upper is 1.0": lambda: envs.tolerance(1.0, 2.0, 1.0, 1.0),
+    "lower is nan and upper is 1.0": lambda: envs.tolerance(1.0, np.nan, 1.0, 1.0),
+    "params is 'SimpleNamespace', expected parameters with": lambda: CART_POLE.reset(
+        types.SimpleNamespace(model=CART_POLE.default_params().model), jax.random.key(0)
+    ),
+    "params is 'CartPoleParams', expected a LeggedParams": lambda: envs.QuadrupedStand().reset(
+        CART_POLE.default_params(), jax.random.key(0)
+    ),
+    "mesh is 'float', expected a Mesh": lambda: envs.vectorize(CART_POLE, mesh=5.0),
     "x has dtype bool, expected floats": lambda: envs.tolerance(True, 0.0, 1.0, 1.0),
     "upper is 'a', expected an array": lambda: envs.tolerance(1.0, 0.0, "a", 1.0),
     "params has no 'model.inertia[0]'": lambda: randomised("model.inertia[0]", SCALE),
@@ -769,6 +818,56 @@ REFUSED = {
     "order is 4 for ('float64', 'forward')": lambda: conformance.run(order=4),
     "X_FB.R is [[[2.": lambda: passive.FluidBoxes([TIP], [[1.0, 1.0, 1.0]], STRETCHED),
     "X_FS.R is [[2.": lambda: tendons.Wrap(BALL.shape, TIP, Pose(2 * np.eye(3), np.zeros(3))),
+    "w has shape (3,) and dtype int64, expected": lambda: so3.exp(jnp.arange(3)),
+    "w has shape (1, 3) and dtype int64": lambda: so3.left_jacobian_inverse(jnp.ones((1, 3), int)),
+    "q has shape (4,) and dtype int64": lambda: so3.quaternion_to_matrix(jnp.arange(4)),
+    "R has shape (3, 3) and dtype int64": lambda: so3.log(jnp.eye(3, dtype=int)),
+    "xi has shape (6,) and dtype int64": lambda: se3.left_jacobian(jnp.arange(6)),
+    "a vector has shape (5,), expected (..., 6)": lambda: spatial.cross_force(Q5, Q5),
+    "a vector has shape (5,), expected (..., 3)": lambda: spatial.skew(Q5),
+    "a vector has shape (5,), expected (..., 10)": lambda: spatial.inertia_matrix(Q5),
+    "a vector has shape (7,), expected (..., 10)": lambda: inertial_parameters.pseudo_inertia(
+        jnp.zeros(7)
+    ),
+    "a vector has shape (8,), expected (..., 10)": lambda: (
+        inertial_parameters.inertia_from_log_cholesky(jnp.zeros(8))
+    ),
+    "inertia has shape (10,) and dtype int64": lambda: inertial_parameters.is_physically_consistent(
+        jnp.arange(10)
+    ),
+    "key has shape (3,) and dtype float64": lambda: rbd.random_configuration(ARM, jnp.zeros(3)),
+    "q is a Kinematics, expected an array": lambda: rbd.integrate(
+        ARM, rbd.forward_kinematics(ARM, Q), Q
+    ),
+    "v is a Kinematics, expected an array": lambda: rbd.kinetic_energy(
+        ARM, Q, rbd.forward_kinematics(ARM, Q)
+    ),
+    "damping is -1.0, expected finite, 0 or": lambda: algorithms.operational_space_inertia(
+        ARM, Q, (TIP,), damping=-1.0
+    ),
+    "placement.p has shape (2,)": lambda: rbd.model.append_model(
+        ARM, ARM, TIP, Pose(np.eye(3), np.zeros(2)), "x"
+    ),
+    "inertia_com is [[0. 1.": lambda: rbd.model.link_inertia(
+        1.0, inertia_com=np.arange(9.0).reshape(3, 3)
+    ),
+    "rotation is [[2. 0.": lambda: rbd.model.link_inertia(1.0, rotation=2 * np.eye(3)),
+    "links is None, expected a sequence of Link": lambda: rbd.build_model(None, []),
+    "an entry of links is 'str', expected a Link": lambda: rbd.build_model(["a"], []),
+    "an entry of joints is 'int', expected a JointSpec": lambda: rbd.build_model([], [3]),
+    "the name of a link is 3, expected": lambda: rbd.build_model([rbd.model.Link(3)], []),
+    "the name of a joint is 3, expected": lambda: rbd.build_model(
+        [], [rbd.model.JointSpec(3, rbd.model.Fixed(), None, "a")]
+    ),
+    "name is 5, expected a name": lambda: rbd.build_model([], [], name=5),
+    "joints is 'j1', expected a sequence of names": lambda: rbd.model.Follow("j1", sum),
+    "block is 2.5, expected None or an integer": lambda: sharding.over_devices(
+        sum, MESH, block=2.5
+    ),
+    "multiple is 2.5, expected an integer": lambda: sharding.pad_batch(Q, 2.5),
+    "mesh is None, expected a jax": lambda: sharding.shard_batch(Q, None),
+    "mesh is 2, expected a jax": lambda: sharding.over_devices(sum, 2),
+    "the batch has a 'ndarray', expected arrays of JAX": lambda: sharding.local_batch(Q),
     "gear is [inf], expected finite": lambda: actuators.AffineActuators(["a"], gear=[np.inf]),
     "moment is [ 0.  0. inf], expected finite": lambda: actuators.FrameForce(
         TIP, moment=[0, 0, np.inf]

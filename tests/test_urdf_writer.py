@@ -369,6 +369,10 @@ REFUSED = {
         lambda: with_field(chain(hinge()), "effort_limit", -1.0),
         "joint 'j0': its effort_limit is .* expected 0 or more",
     ),
+    "limits in the wrong order": (
+        lambda: with_field(chain(hinge(lower=-1, upper=1)), "lower_position_limit", 2.0),
+        "joint 'j0': the lower position limit 2 is above the upper position limit 1",
+    ),
     "limit with NaN": (
         lambda: with_field(chain(hinge()), "lower_position_limit", np.nan),
         "joint 'j0': its lower is .* expected a number",
@@ -441,6 +445,7 @@ def test_models_and_arguments_that_are_refused():
             urdf_text(wrong)
     for shape, words in (
         (Geometry(MeshFile("a\0.stl"), np.eye(4)), "has the file 'a.x00.stl' with a character"),
+        (Geometry(MeshFile("$(a).stl"), np.eye(4)), "has the file .* an xacro expression"),
         (Geometry(Sphere(0.1), np.eye(4), None, "a\0"), "has the name 'a.x00' with a character"),
     ):
         wrong = dataclasses.replace(model, geometry=LinkGeometry({"l0": (shape,)}))
@@ -449,7 +454,8 @@ def test_models_and_arguments_that_are_refused():
     for unlimited in (-1.0, np.inf, np.nan, "x", True):
         with pytest.raises(ArgumentError, match="unlimited is"):
             urdf_text(model, unlimited=unlimited)
-    with pytest.raises(ModelError, match=r"unlimited=1\.0 is beyond"):
+    words = r"the lower position limit 2 is above the upper position limit 1, with unlimited=1\.0"
+    with pytest.raises(ModelError, match=words):
         urdf_text(chain(hinge(lower=2)), unlimited=1.0)
 
 

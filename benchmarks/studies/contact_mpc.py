@@ -151,14 +151,21 @@ def problem() -> oc.Problem:
 
 
 def first_plan(x, command) -> oc.Solution:
-    hold = jnp.tile(robot().hold, (STAGES, 1))
-    return oc.solve(problem(), x, command, hold, iterations=20, rollout="feedback")
+    plan = oc.first_solution(problem(), x, command, jnp.tile(robot().hold, (STAGES, 1)))
+    for _ in range(20):
+        plan = improved_plan(x, command, plan)
+    return plan
 
 
 def next_plan(x, command, plan: oc.Solution) -> oc.Solution:
     """The plan from the state x, one period later."""
+    return improved_plan(x, command, oc.shift(plan))
+
+
+def improved_plan(x, command, plan: oc.Solution) -> oc.Solution:
+    """The plan after one more iteration, from the state x. One program serves all plans."""
     options = {"iterations": 1, "fixed_iterations": True, "rollout": "feedback"}
-    return oc.solve(problem(), x, command, oc.shift(plan), **options)
+    return oc.solve(problem(), x, command, plan, **options)
 
 
 def control(plan: oc.Solution, x) -> jax.Array:

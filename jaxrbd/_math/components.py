@@ -16,9 +16,31 @@ from collections.abc import Sequence
 from typing import overload
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
+from ..errors import ArgumentError
 from .ranks import minus, plus, times
+
+
+def require_entries(a: Array, n: int) -> None:
+    """Raise ArgumentError if the last axis of an array has another size than n."""
+    if a.shape[-1:] != (n,):
+        raise ArgumentError(f"a vector has shape {a.shape}, expected (..., {n})")
+
+
+def require_floats(x: Array, name: str, *shape: int) -> None:
+    """Raise ArgumentError, which names the array, unless it is (..., *shape) with a floating dtype.
+
+    It is for formulas with fractions, which would be rounded to integers in an integer dtype.
+    """
+    found, dtype = np.shape(x), getattr(x, "dtype", None)
+    if found[-len(shape) :] != shape or dtype is None or not jnp.issubdtype(dtype, jnp.floating):
+        expected = ", ".join(map(str, shape))
+        raise ArgumentError(
+            f"{name} has shape {found} and dtype {dtype}, expected an array (..., {expected}) of "
+            f"floats"
+        )
 
 
 class Vec3:
@@ -31,7 +53,8 @@ class Vec3:
 
     @classmethod
     def from_array(cls, a: Array) -> Vec3:
-        """The components of an array (..., 3)."""
+        """The components of an array (..., 3). Raises ArgumentError for another shape."""
+        require_entries(a, 3)
         return cls(*jnp.unstack(a, axis=-1))
 
     def array(self) -> Array:
@@ -194,6 +217,10 @@ def _with_last_axis(x: Array) -> Array:
 
 
 def halves(a: Array) -> tuple[Vec3, Vec3]:
-    """The linear part and the angular part of an array (..., 6)."""
+    """The linear part and the angular part of an array (..., 6).
+
+    Raises ArgumentError for another shape.
+    """
+    require_entries(a, 6)
     c = jnp.unstack(a, axis=-1)
     return Vec3(*c[:3]), Vec3(*c[3:])

@@ -253,7 +253,7 @@ def _shapes_and_effects(*operands: Any, function: _Function) -> tuple[Any, Any]:
 
 
 def _differentiate(
-    operands: Sequence[Array], tangents: Sequence[Any], *, function: _Function
+    operands: Sequence[Any], tangents: Sequence[Any], *, function: _Function
 ) -> tuple[list[Array], list[Any]]:
     results, changes = function.rule(list(operands), _changes(tangents))
     unchanged = (ad.Zero(jax.typeof(x).to_tangent_aval()) for x in results)
@@ -261,7 +261,7 @@ def _differentiate(
 
 
 def _batch(
-    operands: Sequence[Array], axes: Sequence[int | None], *, function: _Function
+    operands: Sequence[Any], axes: Sequence[int | None], *, function: _Function
 ) -> tuple[list[Array], list[int]]:
     results = _call.bind(*operands, function=function.batched(axes))
     return results, [0] * len(results)

@@ -5,12 +5,12 @@ first derivatives are linear maps D_i of the changes of these vectors. The chang
 displacement (nv,). Forward mode needs `D_i change`, and reverse mode needs `weights . D_i`. The
 derivatives of `weights . D_i` are the second derivatives of the scalar `weights . y`, matrices
 H_ij. So the Hessian of a scalar function of y, in forward over reverse mode, takes one evaluation
-of all H_ij. For the other second derivatives, JAX differentiates the program of the D_i. Without a
-formula for H_ij, JAX does so for all second derivatives.
+of all H_ij. In forward over forward mode, and without a formula for H_ij, JAX differentiates the
+program of the D_i.
 
 D_q maps a velocity at q to the derivative of y along this velocity. When q moves with the velocity
-d, the derivative along the velocity e at the moved q is the symmetric second derivative in (d, e),
-plus half of the derivative along the bracket [d, e].
+d, the rate of the derivative along a velocity e is the symmetric second derivative in (d, e), plus
+half of the derivative along the bracket [d, e] (`configuration.velocity_bracket`).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ Parts = tuple[int, ...]
 
 @runtime_checkable
 class Differential(Protocol):
-    """The value y of a function, a pytree of arrays, and the maps of its first derivatives.
+    """The value y of a function, a pytree of arrays, and the maps D_i of its first derivatives.
 
-    `point`: the (constants, q, *others) where the function has this value.
+    `point`: the arguments `(constants, q, *others)` at which the function has the value y.
     """
 
     @property
@@ -94,8 +94,8 @@ def with_analytic_derivatives(
 ) -> Callable[..., PyTree]:
     """The function `value(constants, q, *others)`, differentiated by analytic formulas.
 
-    - `constants`: a tuple whose first entry is the model. With respect to it, JAX differentiates
-      the programs;
+    - `constants`: a tuple whose first entry is the model. With respect to the constants, JAX
+      differentiates `program`, and the program of `first_order`;
     - `first_order(constants, q, *others)`: the `Differential`, which is a pytree;
     - `second_order(constants, q, *others, first, weights)`: the `SecondOrder` of `weights . y`;
       without it, JAX differentiates `first_order`;
@@ -110,7 +110,7 @@ def with_analytic_derivatives(
 
     @custom_jvp
     def known(point, first):
-        """The value at a point where the first order is known. `first` has no derivatives."""
+        """The value of the `Differential` first at the point. `first` has no derivatives."""
         return first.value
 
     @functools.partial(custom_jvp, nondiff_argnums=(0,))
@@ -140,6 +140,7 @@ def with_analytic_derivatives(
         return known(point, first), _total(first.value, change, by_constants)
 
     def product_rule(parts, primals, tangents):
+        """The tangent has the term `linear` from new changes and `curved` from a moved point."""
         (point, first, changes), (point_dot, _, changes_dot) = primals, tangents
         moving = [i for i, x in enumerate(changes_dot) if not isinstance(x, SymbolicZero)]
         linear = None
@@ -154,6 +155,11 @@ def with_analytic_derivatives(
         return product(parts, point, first, changes), _total(first.value, linear, curved)
 
     def weighted_rule(parts, primals, tangents):
+        """The tangent has the term `linear` from changed weights, and two terms from a moved point.
+
+        `curved` is the term of the vectors that change, by H_ij. `by_jax` is the term of the
+        constants; without `second_order`, it is the term of the vectors too.
+        """
         (point, first, weights), (point_dot, _, weights_dot) = primals, tangents
         zeros = [isinstance(x, SymbolicZero) for x in jax.tree.leaves(weights_dot)]
         linear = curved = None
@@ -217,6 +223,7 @@ def _curved(
         products = [matmul(block, change) for block, change in blocks if block is not None]
         found.append(functools.reduce(jnp.add, products, jnp.zeros_like(changes[0])))
     if parts[0] == moving[0] == 0:
+        # Half of the derivative along the bracket [d, e], as a linear map of e: see the head.
         (slope,) = first.weighted(point, (0,), weights)
         bracket = functools.partial(velocity_bracket.unchecked, point[0][0], changes[0])
         (turned,) = jax.linear_transpose(bracket, slope)(slope)

@@ -52,8 +52,8 @@ def body_poses(model: Model, q: Array, X_PB: Pose | None = None) -> Pose:
     reverse mode, second derivatives are too, except for a model with a `Follow` or a
     `joints.Custom`. JAX differentiates the program with respect to the model. Derivatives with
     respect to both q and the model are right only for changes of the model that keep rotation
-    matrices orthogonal and the two multipliers of each mimic joint equal. Source: the head of this
-    module.
+    matrices orthogonal, and `q_multiplier` equal to `v_multiplier` for each mimic joint. Source:
+    the head of this module.
     """
     X_PB = joint_poses(model, q) if X_PB is None else X_PB
     poses = _poses if model.velocity_map_is_constant else _poses_first_order

@@ -223,10 +223,10 @@ def symmetric_product(model: Model, J: Array, F: Array) -> Array:
 
 
 def symmetric_in_dofs(model: Model, upper: Array) -> Array:
-    """The symmetric matrix (nv_tree, nv_tree) of the entries [l, j] of `upper` where dof l
-    strictly supports dof j.
+    """The symmetric matrix (nv_tree, nv_tree) from the upper entries of a matrix `upper`.
 
-    The entry for two dofs of the same joint is the mean of the entries [l, j] and [j, l].
+    The entries [l, j] and [j, l] are `upper[l, j]` where dof l strictly supports dof j. For two
+    dofs of the same joint, they are the mean of `upper[l, j]` and `upper[j, l]`.
     """
     strict = dof_strictly_supports(model)
     block = dof_supports(model) & ~strict

@@ -4,11 +4,11 @@ All quantities are in the frames of the nodes of the dof tree, so the lever arms
 long a chain is. X is the transform of motions from the parent node to the node, S the motion vector
 of the dof, d the armature, and I the inertia of the node and of its eliminated branches.
 
-A segment is a part of a path: a node and the nodes below it, up to a last node. Let a be the
-acceleration of the parent of the segment. A body at the tip of the segment, with the inertia Y,
-pushes with the force -f, `f = Y a_tip`. Without bias forces the segment obeys
+A segment is a part of a path: a node and the nodes below it, up to a last node, the tip. Let a be
+the acceleration of the parent of the segment. A body with the inertia Y at the tip needs the force
+`f = Y a_tip`, so it acts on the segment with the force -f. Without bias forces the segment obeys
 
-    a_tip = A a - C f,    force on the parent = J a + A^T f.
+    a_tip = A a - C f,    force of the parent on the segment = J a + A^T f.
 
 C is the inverse inertia at the tip if the parent is at rest. J is the articulated-body inertia at
 the parent if no body is at the tip. For one node, with `U = I S`, `D = S . U + d` and
@@ -27,10 +27,11 @@ heavy child c, `P_i = X_i^T (I_i + P_c) X_i / 2`, and P_i is 0 if i is the first
 segment of node i has `I_i + P_c` in place of I_i, and `J_i - P_i` in place of J_i. The sum does not
 change, and D is positive wherever a node further down the path has inertia.
 
-The remaining passes are affine maps. With the articulated-body inertia Y, and U, D and R computed
-from Y, `F = R X` is the matrix of both maps:
+The remaining passes are affine maps. Let p be the articulated bias force of a node: the bias force
+of the node plus the addends of its children. c is the bias acceleration. With the articulated-body
+inertia Y, U, D and R computed from Y, and `F = R X`, the maps are
 
-    force on the parent = F^T (p + Y c) + X^T U tau / D    (p: the bias force with its children),
+    addend to p of the parent = F^T (p + Y c) + X^T U tau / D,
     acceleration = F a + R c + S u / D,    u = tau - S . p.
 
 Sources: Featherstone (1999), A divide-and-conquer articulated-body algorithm for parallel O(log(n))
@@ -69,6 +70,7 @@ def divide_and_conquer(
     F = matmul(R, nodes.X)
 
     def to_parents(level, p, data):
+        """The addends of the nodes of a `Level` of heavy paths to p of their parents."""
         F_T, addend = data
         return level.products_to_tips(_join_forces, (F_T, _apply(F_T, p) + addend))[1]
 
@@ -91,6 +93,7 @@ def articulated_inertias(parents: np.ndarray, nodes: DofTree) -> Float[Array, "n
     """The articulated-body inertias of the nodes of a dof tree, each in the frame of its node."""
 
     def to_parents(level, I, nodes):
+        """The addends of the nodes of a `Level` of heavy paths to the inertias of their parents."""
         half = nodes.X / jnp.sqrt(jnp.array(2, I.dtype))
         moved = level.products_to_tips(_join_moved, (half, _congruent(half, I)))[1]
         moved = jnp.where(level.is_start[:, None, None], 0, moved)
@@ -130,7 +133,10 @@ def _join_moved(above, below):
 
 
 def _join_forces(above, below):
-    """The affine map from the force at the tip of two segments to the force on their parent."""
+    """The affine map of two segments.
+
+    It maps an addend to p of their tip to the addend to p of their parent.
+    """
     (F_T, h), (F_T_below, h_below) = above, below
     return matmul(F_T, F_T_below), h + _apply(F_T, h_below)
 

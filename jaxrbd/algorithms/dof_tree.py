@@ -25,21 +25,18 @@ class DofTree(NamedTuple):
     """The dof tree, one row per node."""
 
     X: Array  # (nv, 6, 6) transform of motions from the parent node to this node
-    S: Array  # (nv, 6)
+    S: Array  # (nv, 6) motion vector of the dof
     I: Array  # (nv, 6, 6) rigid-body inertia
     p: Array  # (nv, 6) bias force of the rigid body
     c: Array  # (nv, 6) bias acceleration
-    tau: Array  # (nv,)
-    armature: Array  # (nv,)
+    tau: Array  # (nv,) joint force, minus damping and friction if dissipation is on
+    armature: Array  # (nv,) inertia of the motor, added to the diagonal of M
 
 
 def dof_tree(
     model: Model, q: Array | Kinematics, v: Array, tau: Array, f_ext: Array | None
 ) -> DofTree:
-    """The nodes of a model whose velocity map is the identity. Arguments as for `aba`.
-
-    `tau` of the result does not include the damping and friction of the joints.
-    """
+    """The nodes of a model whose velocity map is the identity. Arguments as for `aba`."""
     X = poses_in_parents(model, q)
     q = configuration_of(q)
     tau = tau - active_dissipative_force(model, q, v)

@@ -41,7 +41,11 @@ def delassus_matrix(
     return inverse_form(crba(model, kinematics), stacked.T)
 
 
-@arguments.compiled(arrays=("q",), static_argnames=("frames", "reference"))
+@arguments.compiled(
+    arrays=("q",),
+    static_argnames=("frames", "reference"),
+    checks={"damping": arguments.FINITE_NOT_NEGATIVE},
+)
 def operational_space_inertia(
     model: Model,
     q: Array | Kinematics,
@@ -49,16 +53,18 @@ def operational_space_inertia(
     reference: str = "local_world_aligned",
     damping: ArrayLike = 0.0,
 ) -> Float[Array, "m m"]:
-    """Operational-space inertia `(J M^-1 J^T + damping 1)^-1` of k frames, (6k, 6k).
+    """Operational-space inertia `(J M^-1 J^T + damping E)^-1` of k frames, (6k, 6k).
 
-    Arguments as for `delassus_matrix`; `damping` is added to each diagonal entry of `J M^-1 J^T`.
-    The unit of `damping`, 0 or more, is 1/kg in linear rows and 1/(kg m^2) in angular rows. Without
-    damping the result is NaN if fewer than six dofs move one of the frames, or if fewer than 6k
-    dofs move the frames together. In a singular configuration without damping, the result is not
-    finite or has entries of the size of `1 / eps` of the dtype. Raises ArgumentError for an unknown
-    frame or reference. Source: Khatib (1987), equation 51.
+    Arguments as for `delassus_matrix`; E is the identity matrix, so `damping` is added to each
+    diagonal entry of `J M^-1 J^T`. The unit of `damping`, 0 or more, is 1/kg in linear rows and
+    1/(kg m^2) in angular rows. Without damping the result is NaN if fewer than six entries of v
+    move one of the frames, or if fewer than 6k entries move the frames together. In a singular
+    configuration without damping, the result is not finite or has entries of the size of `1 / eps`
+    of the dtype. Raises ArgumentError for an unknown frame or reference, and for a damping that is
+    negative or not finite; a traced damping of this kind gives NaN.
+    Source: Khatib (1987), equation 51.
     """
-    damping = arguments.number(model, damping, "damping")
+    damping = arguments.FINITE_NOT_NEGATIVE.or_nan(arguments.number(model, damping, "damping"))
     D = delassus_matrix.unchecked(model, q, frames, reference)
     one = jnp.eye(len(D), dtype=model.dtype)
     inertia = inverse_form(D + damping * one, one)
@@ -68,8 +74,10 @@ def operational_space_inertia(
 
 
 def _can_have_full_rank(model: Model, frames: tuple[str | int, ...]) -> bool:
-    """Whether at least six dofs move each of k frames, and at least 6k dofs move all frames."""
+    """Whether at least six entries of v move each of k frames, and 6k entries move all frames."""
     bodies = np.array([model.frame_bodies[model.frame_index(frame)] for frame in frames], int)
-    moves = model.topology.movers(bodies)[:, np.array(model.topology.dof_body, int)]
-    enough = min(np.sum(np.any(moves, axis=0)), model.nv) >= 6 * len(frames)
+    moves = model.topology.movers(bodies)[:, np.repeat(np.arange(model.nb), model.joint_nvs)]
+    if model.coupling is not None:
+        moves = moves @ model.coupling.velocity_dependence
+    enough = np.sum(np.any(moves, axis=0)) >= 6 * len(frames)
     return bool(enough and np.all(np.sum(moves, axis=1) >= 6))

@@ -79,7 +79,7 @@ def joint_torque_regressor(
     return independent_force(model, kinematics.q, jnp.where(supports, Y, 0))
 
 
-def summed_sizes(
+def regressor_bounds(
     model: Model, q: Float[Array, " nq"], v: Float[Array, " nv"], a: Float[Array, " nv"]
 ) -> Float[Array, "nv parameters"]:
     """Bounds on the sizes of the entries of `joint_torque_regressor`, (nv, 10 nb).

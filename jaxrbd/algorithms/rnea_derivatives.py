@@ -1,14 +1,16 @@
 """Analytic derivatives of inverse and forward dynamics, as masked matrix products.
 
-A small displacement of dof j moves the subtree of dof j rigidly along J_j. In a frame that is
-displaced with the subtree, the poses of its bodies do not change. The displacement has the same
-effect on their velocities and accelerations as an additional velocity psi_dot_j and an additional
-acceleration psi_ddot_j of the world, which is the base of the tree (common_frame.py defines psi_dot
-and psi_ddot). So the force F on a body of the subtree changes by `J_j x* F + I psi_ddot_j + 2 B
-psi_dot_j`, where B is the matrix of `spatial.apply_velocity_moments`. The first term is due to the
-displacement of the body, and the others are due to the change of its motion. The composite force of
-the subtree changes by the same formula, with the composite force, inertia and B in place of F, I
-and B.
+A small displacement of dof j moves the subtree of dof j rigidly along the dof column J_j. In a
+frame that is displaced with the subtree, the poses of its bodies do not change. The displacement
+has the same effect on their velocities and accelerations as an additional velocity psi_dot_j and an
+additional acceleration psi_ddot_j of the world, which is the base of the tree (common_frame.py
+defines the dof columns, psi_dot and psi_ddot). So the force F on a body of the subtree changes by
+
+    J_j x* F + I psi_ddot_j + 2 B psi_dot_j,
+
+where B is the matrix of `spatial.apply_velocity_moments`. The first term is due to the displacement
+of the body, and the others are due to the change of its motion. The composite force of the subtree
+changes by the same formula, with the composite force, inertia and B in place of F, I and B.
 
 Entry [k, j] of the derivative is the change of `J_k . F_k`, where F_k is the composite force of the
 subtree of dof k. Where dof k strictly supports dof j, J_k does not change, and F_k changes by the
@@ -173,6 +175,8 @@ def _derivatives(
             composite = composite._replace(force=composite.force + changes[1])
         J_dot, psi_dot, psi_ddot = column_derivatives(J, V, V_parent, A_parent)
         dF_dq, dF_dv, dF_da = force_columns(composite, J, J_dot, psi_dot, psi_ddot)
+        # As row k of an entry [k, j]: J_k^T (I psi_ddot_j + 2 B psi_dot_j). The linear part of
+        # B^T J_k is zero, so only the angular part of psi_dot_j counts.
         couple = 2 * apply_velocity_moments_transpose(composite.moments, J)
         left = jnp.concatenate([dF_da, couple], axis=-1)
         right_q = jnp.concatenate([psi_ddot, psi_dot[..., 3:]], axis=-1)
@@ -221,7 +225,7 @@ def _changes_with_acceleration(
 def _map_to_independent(
     model: Model, q: Array, v: Array, a: Array, tau: Array, tree: RneaDerivatives
 ) -> RneaDerivatives:
-    """Derivatives of `G^T tau` plus the forces of armature and dissipation (q, v and a).
+    """Derivatives, by q, v and a, of `G^T tau` plus the forces of armature and dissipation.
 
     `tau` (nv_tree,): generalized forces on the dofs of the tree; `tree`: the derivatives of tau
     with respect to the displacements, rates and rate derivatives of these dofs.

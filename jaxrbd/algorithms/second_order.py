@@ -2,15 +2,15 @@
 
 Let W be the spatial velocities of the bodies for the joint velocity `weights`. Then the weighted
 torque `weights . tau` is the sum of `W . F` over the bodies, where F is the force on a body. A
-small displacement of dof l moves the subtree of dof l rigidly along J_l. In a frame that moves with
-the subtree, the velocities and accelerations of its bodies change as if the world had an additional
-velocity psi_dot_l and an additional acceleration psi_ddot_l (defined in common_frame.py; see
-rnea_derivatives.py). In the same way, the velocities W change by omega_l. The formula of omega_l is
-the formula of psi_dot_l, with W in place of the body velocities V. For a dof j in the subtree, the
-first derivative of the weighted torque with respect to `q_j`, `v_j` or `a_j` changes by a linear
-function of these three changes. So each second derivative [l, j] is a sum of three products of a
-column of the upper dof l with a column of the lower dof j. The upper dof is nearer to the root. The
-second derivatives cost about as much as the first derivatives.
+small displacement of dof l moves the subtree of dof l rigidly along the dof column J_l. In a frame
+that moves with the subtree, the velocities and accelerations of its bodies change as if the world
+had an additional velocity psi_dot_l and an additional acceleration psi_ddot_l (defined in
+common_frame.py; see rnea_derivatives.py). In the same way, the velocities W change by omega_l. The
+formula of omega_l is the formula of psi_dot_l, with W in place of the body velocities V. For a dof
+j in the subtree, the first derivative of the weighted torque with respect to `q_j`, `v_j` or `a_j`
+changes by a linear function of these three changes. So each second derivative [l, j] is a sum of
+three products of a column of the upper dof l with a column of the lower dof j. The upper dof is
+nearer to the root. The second derivatives cost about as much as the first derivatives.
 """
 
 from __future__ import annotations

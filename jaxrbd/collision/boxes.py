@@ -1,7 +1,7 @@
 """The direction and the nearest points of two boxes, without iterations.
 
-Each box can be a segment or a point. All vectors are in the frame of box b, and the functions
-compute with arrays (k,) of the components of k candidates.
+Each box can be a segment or a point. All vectors are in the frame of box b. The components of a
+`Vec3` are scalars or, for k candidates, arrays (k,).
 
 The separation of overlapping boxes is largest along one of 15 directions: the normals of the faces
 of both boxes, and the vectors across an edge of a and an edge of b, which are orthogonal to both
@@ -9,9 +9,11 @@ of both boxes, and the vectors across an edge of a and an edge of b, which are o
 positive. Then a pair of nearest points is one of these:
 
 - a corner of b, and the nearest point of a;
-- points of two edges, which are farthest along the vector across both with the largest separation;
+- the nearest points of an edge of a and an edge of b. Of the vectors across two edges, the one with
+  the largest separation selects the axes of the edges. Of the edges with these axes, the farthest
+  ones along the vector are taken;
 - a point of an edge of a, and the nearest point of b. The point is an end of the edge or, if the
-  edge is parallel to a face of b, the middle of its part over the face.
+  edge is parallel to a face of b, the middle of the part of the edge that lies over the face.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ from .segment_points import nearest_on_segments
 _CORNERS = np.array([*itertools.product((-1.0, 1.0), repeat=3)])  # (8, 3), in half sizes
 # The axes (12,) and the middles (12, 3), in half sizes, of the edges of a box.
 _EDGE_AXES = np.repeat(np.arange(3), 4)
-_EDGES = np.tile(_CORNERS[_CORNERS[:, 0] > 0], (3, 1))  # the first component will be the axis
-_EDGES[:, 0] = 0
+_EDGES = np.tile(_CORNERS[_CORNERS[:, 0] > 0], (3, 1))
+_EDGES[:, 0] = 0  # three times the middles of the four edges along x
 _EDGES = np.array([np.roll(edge, axis) for edge, axis in zip(_EDGES, _EDGE_AXES)])
 
 
@@ -45,11 +47,11 @@ class _Boxes(NamedTuple):
 
 
 class Widest(NamedTuple):
-    """The directions of the largest separation.
+    """The directions of the largest separation, as unit vectors from a to b.
 
-    - `n` (3,): the unit vector from a to b, of the 15 directions;
-    - `across` (3,): that of the vectors across two edges; `edges` (2,): the axes of these edges of
-      b and of a.
+    - `n` (3,): the best of all 15 directions;
+    - `across` (3,): the best of the vectors across two edges;
+    - `edges` (2,): the indices of the axes of these edges, first the edge of b, then of a.
     """
 
     n: Array
@@ -80,7 +82,10 @@ def widest_directions(pair: CorePair) -> Widest:
 
 
 def nearest_points(pair: CorePair, widest: Widest) -> tuple[Array, Array]:
-    """Points (3, 3) of a and b, for boxes that are apart; the nearest points are among them."""
+    """Three points (3, 3) of a, and three of b, in the rows.
+
+    If the boxes are apart, one row has their nearest points.
+    """
     boxes = _split(pair)
     a, b = _crossing_edges(boxes, widest)
     points = [(_array(a), _array(b))]
@@ -107,7 +112,7 @@ def _across(R: Mat3) -> Vec3:
         jnp.concatenate([y, -x, zero]),
     )
     square = v.dot(v)
-    # For parallel axes, another direction takes the place.
+    # For parallel axes, the vector (1, 0, 0) is the result.
     crossing = square > jnp.finfo(square.dtype).tiny ** 0.5
     scale = jnp.where(crossing, 1 / jnp.sqrt(jnp.where(crossing, square, 1)), 0)
     return Vec3(jnp.where(crossing, v.x * scale, 1), v.y * scale, v.z * scale)
@@ -134,18 +139,21 @@ def _crossing_edges(boxes: _Boxes, widest: Widest) -> tuple[Vec3, Vec3]:
 
 
 def _edges_of_a(boxes: _Boxes) -> tuple[Vec3, Vec3]:
-    """For each edge of a, the middle of its part that lies over a face of b, or else an end.
+    """For each edge of a, a point (12,) of the edge, and the nearest point of b.
 
-    Of the ends, each corner of a that is nearest to a face or an edge of b is among them.
+    If the edge is parallel to a face of b and partly lies over the face, the point is the middle of
+    this part. If the boxes are nearest at a corner of a and at a face or an edge of b, this corner
+    is among the points.
     """
     middle = boxes.R @ _scaled(_EDGES, boxes.a) + boxes.p
     half_a = jnp.repeat(_array(boxes.a), 4)
     step = half_a * Vec3(*(jnp.repeat(_array(row), 4) for row in boxes.R.rows))
     size = _absolute(step)
     least = _parallel(half_a) * jnp.maximum(jnp.maximum(size.x, size.y), size.z)
-    # The part from `first` to `last` of the edge, whose ends are -1 and 1, is between the faces of
-    # b. The edge is parallel to the faces along an axis without a step. If no part is between the
-    # other faces, the limits of `first` and `last` give an end.
+    # An edge goes from -1 to 1. Its part from `first` to `last` lies between the two faces of b
+    # across each axis of b. An axis along which the edge does not move is left out: the edge is
+    # parallel to the faces across this axis. If there is no such part, `clip` gives a point of the
+    # edge.
     first, last = -jnp.ones_like(half_a), jnp.ones_like(half_a)
     for x, dx, half in zip(middle.components, step.components, boxes.b.components):
         moves = jnp.abs(dx) > least
@@ -159,12 +167,12 @@ def _edges_of_a(boxes: _Boxes) -> tuple[Vec3, Vec3]:
 
 
 def _parallel(x: Array) -> float:
-    """An edge is parallel to a face if its slope is below this number; for the dtype of x."""
+    """The slope below which an edge counts as parallel to a face; for the dtype of x."""
     return max(1e-6, 256 * float(jnp.finfo(x.dtype).eps))
 
 
 def _edge(n: Vec3, half_sizes: Vec3, axis: Array) -> Vec3:
-    """The middle of the edge along an axis that is farthest in the direction n."""
+    """Of the four edges along an axis, the middle of the one that is farthest in direction n."""
     return Vec3(
         *(
             jnp.where(axis == k, 0, jnp.where(x > 0, size, -size))

@@ -12,13 +12,13 @@ capsule a segment. A core states six functions of vectors (3,) in the frame of t
 - `flat_part(u, step)`: the fraction, at most 1, of the step after which a point u of the surface
   leaves the flat face or the edge that contains u;
 - `extent()`: an upper bound () of the distances from the origin of the frame;
-- `face(n, change)`: points (k, 3) of the face or edge that is farthest in the direction n. On a
-  flat face, point i is farthest in the direction n + change i, so the points are in the order of
-  the changes (k, 3). On a curved surface, all points are `support(n)`.
+- `face(n, change)`: points (k, 3) of the face or edge that is farthest in the direction n, for
+  changes (k, 3) of n. On a flat face, point i is farthest in the direction `n + change[i]`, so the
+  points are in the order of the changes. On a curved surface, all points are `support(n)`.
 
 The convex hull of points has only `support`, `height`, `extent` and `face`, and `corner` and
-`corner_points` for `hulls.py`. For the other functions it is replaced by one of its triangles,
-which has no `face` and no `height`.
+`corner_points` for `hulls.py`. For `nearest` and `flat_part`, one of its triangles replaces it. A
+triangle has no `face` and no `height`.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ class CylinderCore(eqx.Module):
 
     def nearest(self, x: Float[Array, "3"]) -> tuple[Array, Array]:
         radius, half_length = self.sizes
-        # A cylinder without radius or length has no point that moves across its axis or along it.
+        # The nearest point of a cylinder without length does not move along the axis, and without
+        # radius it does not move across the axis.
         along = (jnp.abs(x[2]) <= half_length) & (half_length > 0)
         height = jnp.where(along, x[2], jnp.where(x[2] > 0, half_length, -half_length))
         square = jnp.dot(x[:2], x[:2])
@@ -104,7 +105,7 @@ class CylinderCore(eqx.Module):
     def support(self, n: Float[Array, "3"]) -> Array:
         radius, half_length = self.sizes
         square = jnp.dot(n[:2], n[:2])
-        # Along the axis, the whole end is farthest.
+        # If n is along the axis, all points of an end are farthest; their middle is the result.
         tilted = square > (16 * jnp.finfo(n.dtype).eps) ** 2
         ratio = jnp.where(tilted, radius / jnp.sqrt(jnp.where(tilted, square, 1)), 0)
         return jnp.concatenate([ratio * n[:2], _sign(n[2:]) * half_length])
@@ -121,7 +122,8 @@ class CylinderCore(eqx.Module):
         square, slope = jnp.dot(step[:2], step[:2]), jnp.dot(step[:2], u[:2])
         inside = (room > _face_tolerance(room) * radius * radius) & (square > 0)
         root = jnp.sqrt(jnp.where(inside, slope * slope + square * room, 1))
-        # Both forms are equal; each one subtracts no similar numbers for one sign of the slope.
+        # Both formulas have the same value. Each one is exact for one sign of the slope, where it
+        # does not subtract similar numbers.
         outwards = slope > 0
         first = room / jnp.where(inside & outwards, slope + root, 1)
         second = (root - slope) / jnp.where(inside, square, 1)
@@ -129,7 +131,8 @@ class CylinderCore(eqx.Module):
         return jnp.where(inside, jnp.minimum(to_circle, to_end), to_end)
 
     def face(self, n: Float[Array, "3"], change: Float[Array, "k 3"]) -> Array:
-        # Beside the cylinder, the face is a line along the axis, which no change turns.
+        # On the round side, the face is a line along the axis. So only the changes along the axis
+        # count.
         end = jnp.sum(n[:2] * n[:2]) < jnp.max(jnp.sum(change * change, axis=1))
         changed = n[None] + change
         across = jnp.where(end, changed[:, :2], n[None, :2])
@@ -209,8 +212,8 @@ class HullCore(eqx.Module):
     """The convex hull of points.
 
     - `vertices` (n, 3): the points;
-    - `normals` (m, 3): directions among which the first direction of an overlap is searched, the
-      normals of the faces.
+    - `normals` (m, 3): the outward normals of the faces. They are candidates for the first
+      direction in the search for the depth of an overlap.
 
     A hull has no formula for its nearest point: `hulls.py` replaces it by one of its triangles.
     """
@@ -275,13 +278,14 @@ def triangle_weights(corners: Array) -> tuple[Array, Array]:
     on_edge = start + along * (jnp.roll(identity, 1, 1)[best] - start)
     moves = (slope[best] > 0) & (slope[best] < 1)
     edge = edges[best] / jnp.sqrt(jnp.where(moves, square[best], 1))
-    edge_part = jnp.where(moves, edge[:, None] * edge[None], 0)
+    edge_derivative = jnp.where(moves, edge[:, None] * edge[None], 0)
     on_face, known = _face_weights(corners)
     inside = known & (jnp.min(on_face) > -_face_tolerance(on_face))
     normal = jnp.cross(edges[0], edges[1])
     normal = normal / jnp.sqrt(jnp.where(inside, jnp.dot(normal, normal), 1))
-    face_part = identity - normal[:, None] * normal[None]
-    return jnp.where(inside, on_face, on_edge), jnp.where(inside, face_part, edge_part)
+    face_derivative = identity - normal[:, None] * normal[None]
+    derivative = jnp.where(inside, face_derivative, edge_derivative)
+    return jnp.where(inside, on_face, on_edge), derivative
 
 
 def _face_weights(corners: Array) -> tuple[Array, Array]:

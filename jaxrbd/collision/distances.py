@@ -68,7 +68,7 @@ def _separation(shapes: tuple[Shape, Shape], X: Pose) -> Separation:
 
 
 def separations(shapes: Sequence[Shape], X: Pose, members: np.ndarray) -> Separation:
-    """The separations of pairs of shapes with the poses X. Pairs of one kind are one batch."""
+    """The separations (m,) of pairs of shapes; arguments as for `batches_of`."""
     batches = batches_of(shapes, X, members, np.zeros(len(members), int))
     order = np.argsort(np.concatenate([batch.rows for batch in batches]))
     parts = [_separations_of(batch) for batch in batches]
@@ -122,15 +122,17 @@ class Batch(NamedTuple):
 def batches_of(
     shapes: Sequence[Shape], X: Pose, members: np.ndarray, labels: np.ndarray
 ) -> list[Batch]:
-    """The batches of pairs of shapes with the poses X.
+    """The pairs of shapes, in batches of one kind of pair.
 
+    - `X`: the poses of the shapes, in arrays with one row per shape;
     - `members` (m, 2): the indices of the shapes of each pair;
-    - `labels` (m,): pairs with different labels are in different batches.
+    - `labels` (m,): an integer for each pair. Pairs with different labels are in different batches.
     """
     cores = [None if isinstance(shape, HalfSpace) else core_of(shape) for shape in shapes]
     kinds = sorted({type(core[0]).__name__ for core in cores if core is not None})
-    # A half-space is the simplest kind. In a batch, shape a has the simpler kind; a segment is
-    # simpler than a box.
+    # The kind of a shape is an integer: 0 for a half-space, else 1 plus the place of the type of
+    # its core. In a batch, shape a has the lower kind. Segments and boxes have the same kind; then
+    # shape a is the segment.
     kind = np.array([0 if c is None else 1 + kinds.index(type(c[0]).__name__) for c in cores])
     stacks = [
         _stacked([cores[i] for i in np.flatnonzero(kind == k)]) for k in range(1, kind.max() + 1)
@@ -148,6 +150,7 @@ def batches_of(
     exchanged = order[members[:, 0]] > order[members[:, 1]]
     ordered = np.where(exchanged[:, None], members[:, ::-1], members)
     formulas = _formulas_of(shapes, members)
+    # A code per combination of a label, a formula, and the kinds of a and b.
     groups = labels * len(_FORMULAS) + formulas
     codes = kind[ordered] @ [len(kinds) + 1, 1] + groups * (len(kinds) + 1) ** 2
     found = []
@@ -172,7 +175,10 @@ def _stacked(cores: Sequence[Any]) -> Any:
 
 
 def pose_of(R: Any, p: Any, name: str) -> Pose:
-    """The pose with R (3, 3) and p (3,), arrays of NumPy or JAX. Only the shapes are checked."""
+    """The pose with R (3, 3) and p (3,), arrays of NumPy or JAX.
+
+    Only the shapes and dtypes of the arrays are checked.
+    """
     rotation: Any = arguments.parameter(R, f"{name}.R", (3, 3))
     position: Any = arguments.parameter(p, f"{name}.p", (3,))
     return Pose(rotation, position)

@@ -36,7 +36,7 @@ def nearer_points(
     - `again` (): whether u and the corners are results of this function for this pair.
 
     The results are u, the corners whose triangles have the nearest points, and whether more
-    iterations may find nearer ones. If the cores overlap, u and the corners are any.
+    iterations may find nearer ones. If the cores overlap, u and the corners are arbitrary.
     """
     if not has_hull(pair):
         u, inexact = nearest_point(pair, u, iterations)
@@ -46,8 +46,8 @@ def nearer_points(
     )
     if not isinstance(pair.a, _CURVED) and not isinstance(pair.b, _CURVED):
         return u_corners, found, inexact
-    # A corner that is nearer by rounding errors only for the point of the curved core can be much
-    # nearer for the curved core. So each call tries a triangle with this corner.
+    # For the point in place of the curved core, a corner can be nearer only by rounding errors, and
+    # for the curved core itself much nearer. So each call tries a triangle with this corner.
     trial = again & jnp.all(found == corners)
     tried = jnp.where(trial, jnp.concatenate([corners[1:], farthest[None]]), found)
     local = with_triangles(pair, tried)
@@ -137,7 +137,8 @@ def _nearer_corners(
         nearest = found[best]
         length = jnp.sqrt(jnp.dot(v, v))
         closer = square[best] < length * length - 2 * eps * length * (length + size)
-        # If the origin is inside the four points, the point that is left out is behind it.
+        # If the cores overlap, the origin can be inside the tetrahedron of the four points. Then
+        # the point that is left out and the nearest triangle are on opposite sides of the origin.
         apart = jnp.dot(points[best], nearest) > square[best] / 2
         corners = jnp.where(closer, jnp.where(new[best], corner[None], corners), corners)
         return corners, closer & apart, jnp.where(closer, nearest, v), corner, count + 1

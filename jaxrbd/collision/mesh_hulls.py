@@ -55,9 +55,7 @@ def simplified_hull(points: ArrayLike, most_vertices: int) -> tuple[np.ndarray, 
             "points is traced by JAX, expected known values: call it outside of jit"
         )
     points = np.asarray(points, float)
-    if not arguments.is_integer(most_vertices) or not 4 <= most_vertices <= MAX_VERTICES:
-        expected = f"an integer from 4 to {MAX_VERTICES}"
-        raise ArgumentError(f"most_vertices is {most_vertices!r}, expected {expected}")
+    require_most_vertices(most_vertices)
     if len(points) < 4:
         raise ArgumentError(f"points has {len(points)} points, expected 4 or more")
     points = points[_hull(points, "points").vertices]
@@ -76,6 +74,13 @@ def simplified_hull(points: ArrayLike, most_vertices: int) -> tuple[np.ndarray, 
     outside = np.where(heights[:, None] > 0, points, hull.points[0])
     errors = [_distances(outside[i : i + _CHUNK], corners) for i in chunks]
     return np.array(hull.points), float(max(map(np.max, errors)))
+
+
+def require_most_vertices(most_vertices: Any) -> None:
+    """Raise ArgumentError unless `most_vertices` is an integer from 4 to `MAX_VERTICES`."""
+    if not arguments.is_integer(most_vertices) or not 4 <= most_vertices <= MAX_VERTICES:
+        expected = f"an integer from 4 to {MAX_VERTICES}"
+        raise ArgumentError(f"most_vertices is {most_vertices!r}, expected {expected}")
 
 
 def hull_triangles(vertices: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
@@ -127,7 +132,7 @@ def _first_four(points: np.ndarray) -> list[int]:
 
 
 def _heights(hull: Any, points: np.ndarray) -> np.ndarray:
-    """The largest heights of points over the planes of the faces of a hull."""
+    """For each point, its largest height over the planes of the faces of a hull, (n,)."""
     return np.max(points @ hull.equations[:, :3].T + hull.equations[:, 3], axis=1)
 
 

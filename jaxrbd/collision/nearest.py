@@ -1,16 +1,16 @@
 """The nearest points of two cores that do not overlap.
 
 Let P_A and P_B be the maps from a point to the nearest point of the cores a and b. The points u of
-b and P_A(u) of a are nearest to each other if `u = P_B(P_A(u))`. The function `half |u - P_A(u)|^2`
-is convex, and u is its minimum in b. Each iteration compares two candidates:
+b and P_A(u) of a are nearest to each other if `u = P_B(P_A(u))`. This u is the minimum over b of
+the convex function `|u - P_A(u)|^2 / 2`. Each iteration compares u with two candidates:
 
 1. `P_B(P_A(u))`. The sequence of these points converges, but slowly if surfaces are nearly parallel
    (Cheney and Goldstein, 1959);
 2. the point of least distance along the step of Newton's method for `u = P_B(P_A(u))`. The step is
    shortened so that u does not leave its flat face.
 
-For polyhedra, step 2 is exact once both points are on the right faces, so the iterations end. For
-curved surfaces the convergence is quadratic. No step depends on the kinds of the cores.
+For polyhedra, candidate 2 is exact once both points are on the right faces, so the iterations end.
+For curved surfaces the convergence is quadratic. No step depends on the kinds of the cores.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class CorePair(NamedTuple):
     def separation(self, n: Array) -> Array:
         """The width of the gap between a and b along n, the direction from a to b.
 
-        It is negative by the width of the overlap.
+        If a and b overlap along n, it is minus the width of the overlap.
         """
         n_a = matmul(n, self.R)
         top_of_a, bottom_of_b = jnp.dot(n_a, self.a.support(n_a)), jnp.dot(n, self.b.support(-n))
@@ -95,7 +95,7 @@ def nearest_point(pair: CorePair, u: Array, iterations: int = 60) -> tuple[Array
 
     def body(state):
         candidates, _, count = state
-        u, closer = _closest(pair, candidates)
+        u, closer = closest(pair, candidates)
         return jnp.stack([u, *_candidates(pair, u)]), closer | (count == 0), count + 1
 
     def unfinished(state):
@@ -110,8 +110,11 @@ def nearest_point(pair: CorePair, u: Array, iterations: int = 60) -> tuple[Array
     return candidates[0], improving
 
 
-def _closest(pair: CorePair, candidates: Array) -> tuple[Array, Array]:
-    """The candidate that is closest to a, and whether it is closer than the first one."""
+def closest(pair: CorePair, candidates: Array) -> tuple[Array, Array]:
+    """The point (3,) of the candidates (k, 3) that is closest to a.
+
+    The second result is whether it is closer than the first candidate by more than rounding errors.
+    """
     gap = candidates - jax.vmap(lambda x: pair.nearest_in_a(x)[0])(candidates)
     square = jnp.sum(gap * gap, axis=1)
     best = jnp.argmin(square)
@@ -122,7 +125,7 @@ def _closest(pair: CorePair, candidates: Array) -> tuple[Array, Array]:
 
 
 def _candidates(pair: CorePair, u: Array) -> tuple[Array, Array]:
-    """The two candidates of an iteration."""
+    """The two candidates of an iteration, see the head of the module."""
     at_u = linearization(pair, u)
     eps = jnp.finfo(u.dtype).eps
     # M has eigenvalues from 0 to 1. A zero belongs to parallel faces, where any point is nearest.

@@ -10,8 +10,8 @@ span a large area are the points of contact:
 2. the corner that is farthest from the first one;
 3. and 4. the corners that are farthest from the line through both, on each side of it.
 
-The faces of shapes that touch with a point or an edge are small. There, some of the four points are
-equal; if the polygons have no common area, all are the points with the least distance.
+If the shapes touch with a point or an edge, some of the four points are equal. If the polygons have
+no common area, all four are the nearest points of the shapes.
 """
 
 from __future__ import annotations
@@ -32,8 +32,12 @@ from .separation import Separation, core_separation, shape_separation
 
 # The directions of the points of a face differ from the normal by this angle in rad.
 TILT = 0.02
-# Points whose heights differ by less than this slope, in rad, are equally low.
+# Points count as equally low if their heights differ by less than this fraction of the size of the
+# area, which is a slope in rad.
 _LEVEL = 1e-3
+# Eight directions in the plane across the normal. For the normal of a face of box b, the axes of
+# this plane are axes of the box. The 13 degrees avoid directions along these axes, in which two
+# corners are equally far.
 _ANGLES = np.deg2rad(13.0) + np.arange(8) * np.pi / 4
 _COMPASS = np.stack([np.cos(_ANGLES), np.sin(_ANGLES)], axis=1)
 
@@ -77,17 +81,19 @@ def core_patch(
     across = tangents(n)
     middle = (point_a + point_b) / 2
     change = TILT * matmul(_compass(n), across)
-    turned = matmul(R, a.face(matmul(n, R), matmul(change, R)).T).T + p[None]
+    face_a = matmul(R, a.face(matmul(n, R), matmul(change, R)).T).T + p[None]
+    face_b = b.face(-n, change)
     # From here on, x (.., 2) are coordinates in the plane across the normal, and h is along it.
     faces = [
         (matmul(points, across.T), matmul(points, n))
-        for points in (turned - middle[None], b.face(-n, change) - middle[None])
+        for points in (face_a - middle[None], face_b - middle[None])
     ]
     (x_a, h_a), (x_b, h_b) = faces
     x, inside = _common_corners(x_a, x_b, pair.a.extent() + pair.b.extent())
     a_heights, b_heights = _plane(x_a, h_a, x), _plane(x_b, h_b, x)
     gap = b_heights - a_heights
-    # The least distance is known. The rest of the polygons is exact if the faces are flat.
+    # The gap at the lowest corner is `distance`. At the other corners, it is exact if the faces are
+    # flat.
     least = jnp.min(jnp.where(inside, gap, jnp.inf))
     some = jnp.any(inside)
     gap = jnp.where(some, gap + distance - jnp.where(some, least, 0), distance)
@@ -113,9 +119,10 @@ def face_points(core: FacedCore, n: Array) -> Array:
 
 
 def spread(x: Array, height: Array, valid: Array, count: int) -> Array:
-    """The indices (count,) of 2 or 4 of some points x (m, 2) that span a large area.
+    """The indices (count,) of 2 or 4 of the points x (m, 2) that span a large area.
 
-    The first one has about the least height (m,). `valid` (m,): which points may be chosen.
+    The first point has about the least height. `height`, `valid` (m,): the heights of the points,
+    and which of them may be chosen.
     """
     # The choice among points of one height must not depend on rounding errors: a shape at rest
     # would rock.
@@ -129,7 +136,7 @@ def spread(x: Array, height: Array, valid: Array, count: int) -> Array:
     side = arm[second][0] * arm[:, 1] - arm[second][1] * arm[:, 0]
     sides = jnp.where(valid, side, 0)
     third, fourth = jnp.argmax(sides), jnp.argmin(sides)
-    # On a line, the first two points count twice.
+    # If all points are on a line, the first two points are repeated.
     tolerance = jnp.sqrt(jnp.finfo(x.dtype).eps) * jnp.sum(arm[second] * arm[second])
     third = jnp.where(sides[third] > tolerance, third, first)
     fourth = jnp.where(sides[fourth] < -tolerance, fourth, second)
@@ -154,7 +161,8 @@ def _common_corners(a: Array, b: Array, size: Array) -> tuple[Array, Array]:
         square = jnp.sum(outward * outward, axis=1, keepdims=True)
         long = square > tolerance * tolerance
         outward = jnp.where(long, outward / jnp.sqrt(jnp.where(long, square, 1)), 0)
-        # The edges of a line do not bound it at its ends; so the directions of the points do.
+        # If `other` is only a line, its edges do not bound it at the ends. So lines through its
+        # points bound it too: point i is farthest in the direction i of `_COMPASS`.
         normals = jnp.concatenate([outward, _compass(a)])
         limits = jnp.sum(normals * jnp.concatenate([other, other]), axis=1) + tolerance
         # How far each end of an edge is outside of each border.
@@ -174,11 +182,11 @@ def _common_corners(a: Array, b: Array, size: Array) -> tuple[Array, Array]:
 
 
 def _plane(points: Array, heights: Array, x: Array) -> Array:
-    """The heights at points x (m, 2) of a flat polygon with the corners (k, 2).
+    """The heights (m,) at points x (m, 2) of a flat polygon with the corners `points` (k, 2).
 
-    `heights` (k,): of the corners. The results are those of the plane through the corners, between
-    the least and the largest of the heights, because a polygon that is almost a line gives a plane
-    of any slope. Across a line, the plane is level.
+    `heights` (k,): the heights of the corners. The results are the heights of the plane through the
+    corners. They are limited to the range of `heights`, because a polygon that is almost a line can
+    give a plane of any slope. Across a line, the plane is level.
     """
     center, height = jnp.mean(points, axis=0), jnp.mean(heights)
     arm = points - center[None]
@@ -190,6 +198,7 @@ def _plane(points: Array, heights: Array, x: Array) -> Array:
     rise = matmul(arm.T, heights - height)
     slope = jnp.stack([m[1] * rise[0] - C[0, 1] * rise[1], m[0] * rise[1] - C[0, 1] * rise[0]])
     found = height + matmul(x - center[None], slope / determinant)
-    # A bound that is met exactly would halve the derivative; a level face meets both.
+    # Where a value is equal to a bound, `clip` halves its derivative. On a level face, each value
+    # is equal to both bounds. So the bounds have some slack.
     slack = jnp.sqrt(jnp.finfo(x.dtype).eps * lax.stop_gradient(C[0, 0] + C[1, 1]))
     return jnp.clip(found, jnp.min(heights) - slack, jnp.max(heights) + slack)

@@ -37,6 +37,7 @@ from ..model.joint_space import independent_force
 from ..model.shapes import Vector
 from ..spatial import Pose
 from .distances import pose_of, separations
+from .mesh_hulls import require_most_vertices
 from .separation import Separation
 from .shapes import (
     Capsule,
@@ -55,7 +56,10 @@ class PlacedShape(eqx.Module):
     - `frame`: the name or index of a frame, or None for the world;
     - `X_FS`: the pose of the frame of the shape in this frame, or only its position (3,) in m; the
       identity by default;
-    - `name`: a name for messages.
+    - `name`: a name for messages; by default the type and the frame of the shape.
+
+    Raises ArgumentError for arguments of another type, and for an `X_FS` that has another shape,
+    has entries that are not finite, or has an R that is no rotation matrix.
     """
 
     shape: Shape
@@ -78,6 +82,7 @@ class PlacedShape(eqx.Module):
             position = np.zeros(3) if X_FS is None else X_FS
             X_FS = pose_of(np.eye(3), arguments.parameter(position, "X_FS", (3,)), "X_FS")
         self.X_FS = arguments.pose_parameter(X_FS, "X_FS")
+        name = arguments.text(name, "name")
         self.name = name or f"{type(shape).__name__} in {'the world' if frame is None else frame}"
 
 
@@ -126,6 +131,9 @@ class DistancePairs(eqx.Module):
       meshes in files, see `io.read_meshes`;
     - `simplified`: descriptions of the meshes whose hull was replaced by one with fewer vertices,
       with the error in m.
+
+    Raises ArgumentError for objects of another type, for members that are no pairs of different
+    indices, and for a pair of half-spaces.
     """
 
     shapes: tuple[PlacedShape, ...]
@@ -134,22 +142,7 @@ class DistancePairs(eqx.Module):
     simplified: tuple[str, ...] = eqx.field(static=True, default=())
 
     def __check_init__(self):
-        for place, shape in enumerate(arguments.sequence(self.shapes, "shapes", "PlacedShape")):
-            if not isinstance(shape, PlacedShape):
-                raise ArgumentError(f"shapes[{place}] is {shape!r}, expected a PlacedShape")
-        for pair in arguments.sequence(self.members, "members", "pairs of indices"):
-            is_pair = isinstance(pair, tuple | list) and len(pair) == 2
-            if not is_pair or not all(map(arguments.is_integer, pair)):
-                raise ArgumentError(f"members has {pair!r}, expected pairs of indices of shapes")
-            i, j = pair
-            if not (0 <= i < len(self.shapes) and 0 <= j < len(self.shapes)) or i == j:
-                raise ArgumentError(
-                    f"members has the pair {(i, j)}, expected two different indices of "
-                    f"{len(self.shapes)} shapes"
-                )
-            a, b = self.shapes[i], self.shapes[j]
-            if isinstance(a.shape, HalfSpace) and isinstance(b.shape, HalfSpace):
-                raise ArgumentError(f"the pair ({a.name}, {b.name}) has two half-spaces")
+        require_members(self.shapes, self.members)
 
     def __len__(self) -> int:
         return len(self.members)
@@ -158,6 +151,31 @@ class DistancePairs(eqx.Module):
     def names(self) -> tuple[tuple[str, str], ...]:
         """The names of the shapes a and b of each pair."""
         return tuple((self.shapes[i].name, self.shapes[j].name) for i, j in self.members)
+
+
+def require_members(shapes: Any, members: Any, least: int = 0) -> None:
+    """Raise ArgumentError unless `members` are pairs of indices of different shapes.
+
+    - `shapes`: the shapes, a sequence of PlacedShape. At most one shape of a pair may be a
+      half-space;
+    - `least`: the least index of the second shape of a pair. A negative index stands for no shape.
+    """
+    for place, shape in enumerate(arguments.sequence(shapes, "shapes", "PlacedShape")):
+        if not isinstance(shape, PlacedShape):
+            raise ArgumentError(f"shapes[{place}] is {shape!r}, expected a PlacedShape")
+    for pair in arguments.sequence(members, "members", "pairs of indices"):
+        is_pair = isinstance(pair, tuple | list) and len(pair) == 2
+        if not is_pair or not all(map(arguments.is_integer, pair)):
+            raise ArgumentError(f"members has {pair!r}, expected pairs of indices of shapes")
+        i, j = pair
+        if not (0 <= i < len(shapes) and least <= j < len(shapes)) or i == j:
+            raise ArgumentError(
+                f"members has the pair {(i, j)}, expected two different indices of "
+                f"{len(shapes)} shapes"
+            )
+        if j >= 0 and all(isinstance(shapes[k].shape, HalfSpace) for k in pair):
+            names = f"{shapes[i].name}, {shapes[j].name}"
+            raise ArgumentError(f"the pair ({names}) has two half-spaces")
 
 
 def pairs_of(
@@ -183,8 +201,8 @@ def pairs_of(
       the hulls that had more in `simplified`.
 
     Shapes that do not move relative to each other make no pairs. Raises ArgumentError for an
-    unknown frame, for an object of another type in `world` or `disabled`, and for a mesh without
-    volume, which it names.
+    unknown frame, for an object of another type in `world` or `disabled`, for `most_vertices` out
+    of its range, and for a mesh without volume, which it names.
     """
     shapes, left_out, simplified = shapes_of(model, most_vertices)
     for shape in arguments.sequence(world, "world", "PlacedShape"):
@@ -203,8 +221,8 @@ def pairs_of(
             return False
         if isinstance(shapes[i].shape, HalfSpace) and isinstance(shapes[j].shape, HalfSpace):
             return False
-        # The parent of a root body is the world. A link that is fixed to the world is on this
-        # parent, so it has no pair with a root body; an obstacle, whose frame is None, has one.
+        # The parent of a root body is the world. A link that is fixed to the world belongs to this
+        # parent, so it has no pair with a root body. An obstacle, whose frame is None, has one.
         return adjacent or None in frames or (parents[a] != b and parents[b] != a)
 
     pairs = itertools.combinations(range(len(shapes)), 2)
@@ -213,7 +231,7 @@ def pairs_of(
 
 
 def _link_pair(model: Model, pair: Sequence[Any]) -> frozenset[int | str]:
-    """The frames of two links; the name of a link that is not in the model."""
+    """The indices of the frames of two links; for a link that is not in the model, its name."""
     entries = arguments.entries(pair) if isinstance(pair, Sequence) else None
     names = [] if entries is None else list(entries[:2])
     if len(names) != 2 or not all(isinstance(name, str) for name in names):
@@ -229,6 +247,7 @@ def shapes_of(
 
     Arguments and errors are those of `pairs_of`.
     """
+    require_most_vertices(most_vertices)
     shapes, left_out, simplified = [], [], []
     for link, geometries in arguments.robot(model).geometry.collisions.items():
         for number, geometry in enumerate(geometries):
@@ -257,23 +276,25 @@ def _hull_of_mesh(mesh: Mesh, name: str, most_vertices: int) -> tuple[ConvexMesh
 
 @arguments.compiled(arrays=("q",))
 def robot_distances(
-    model: Model, q: Float[Array, " nq"], pairs: DistancePairs
+    model: Model, q: Array | Kinematics, pairs: DistancePairs
 ) -> Float[Array, " m"]:
-    """The signed distances (m,) of the shapes of m pairs in a configuration q, in m.
+    """The signed distances (m,) of the shapes of m pairs, in m.
 
-    A distance is negative if the shapes overlap. Derivatives are as for `distance`. Raises
-    ArgumentError for an unknown frame.
+    `q` (nq,) or its `Kinematics`. A distance is negative if the shapes overlap. Derivatives are as
+    for `distance`. Raises ArgumentError for an unknown frame.
     """
     return robot_separations.unchecked(model, q, pairs).distance
 
 
 @arguments.compiled(arrays=("q",))
-def robot_separations(model: Model, q: Float[Array, " nq"], pairs: DistancePairs) -> Separation:
-    """The `Separation` of each of m pairs of shapes in a configuration q, in the world frame.
+def robot_separations(model: Model, q: Array | Kinematics, pairs: DistancePairs) -> Separation:
+    """The `Separation` of each of m pairs of shapes, in the world frame.
 
-    Its arrays have a leading axis of length m. Raises ArgumentError for an unknown frame.
+    `q` (nq,) or its `Kinematics`. The arrays of the result have a leading axis of length m. Raises
+    ArgumentError for an unknown frame.
     """
     if not len(checked_pairs(pairs)):
+        _require_frames(model, pairs)
         zero, vectors = jnp.zeros(0, model.dtype), jnp.zeros((0, 3), model.dtype)
         return Separation(zero, vectors, vectors, vectors)
     kinematics = forward_kinematics.unchecked(model, q)
@@ -286,11 +307,13 @@ def robot_separations(model: Model, q: Float[Array, " nq"], pairs: DistancePairs
 def distances_and_jacobian(
     model: Model, kinematics: Kinematics, pairs: DistancePairs
 ) -> tuple[Float[Array, " m"], Float[Array, "m nv"]]:
-    """The distances (m,) of `robot_distances`, and their Jacobian (m, nv) with respect to v.
+    """The distances (m,) of `robot_distances`, and the matrix (m, nv) from v to their rates.
 
-    The rate of a distance is the velocity of point b relative to point a, along the normal.
+    The rate of a distance is the velocity of point b relative to point a, along the normal. Raises
+    ArgumentError for an unknown frame.
     """
     if not len(checked_pairs(pairs)):
+        _require_frames(model, pairs)
         return jnp.zeros(0, model.dtype), jnp.zeros((0, model.nv), model.dtype)
     places = _places(model, kinematics, pairs)
     p_WR = first_root_position(model, kinematics)
@@ -300,6 +323,7 @@ def distances_and_jacobian(
     columns = dof_columns(model, first_root_centred(model, kinematics))
     a, b = places.bodies[np.array(pairs.members)].T
     a, b = (model.topology.movers(bodies).astype(int) for bodies in (a, b))
+    # 1 for a dof that moves only b, -1 for a dof that moves only a, else 0.
     moves = jnp.asarray((b - a)[:, model.topology.dof_body], model.dtype)
     rows = moves * matmul(force, columns.T)
     return found.distance, independent_force(model, kinematics.q, rows.T).T
@@ -316,6 +340,11 @@ def _separations(model: Model, X: Pose, pairs: DistancePairs) -> Separation:
     """The separations of the pairs for the poses X of the shapes."""
     shapes = [shape.shape for shape in cast(pairs.shapes, model.dtype)]
     return separations(shapes, X, np.array(pairs.members))
+
+
+def _require_frames(model: Model, pairs: DistancePairs) -> None:
+    """Raise ArgumentError for a shape in a frame that the model does not have."""
+    bodies_of(model, [shape.frame for shape in pairs.shapes])
 
 
 def checked_pairs(pairs: DistancePairs) -> DistancePairs:

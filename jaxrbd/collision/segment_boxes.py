@@ -77,7 +77,8 @@ def segment_box_separation(
 def _width(pair: _Pair, n: Array, t: Array, x: Array) -> Array:
     """The width along n of the gap between the point t of the segment and the box.
 
-    The point of the box is nearest to x, on the faces that x is outside of, and moves with them.
+    The point of the box is the one nearest to x. It lies on the faces of the box that x is outside
+    of, and moves with them.
     """
     point = pair.p + with_end(t, pair.half) * pair.d
     side = jnp.where(jnp.abs(x) > pair.sizes, jnp.sign(x), 0)

@@ -9,10 +9,11 @@ whose axis is z.
   smooth, and it is convex or concave. So Newton's method for its zero converges from one side,
   after at most one step to the end of the interval.
 - The separation of a segment and a cylinder that overlap is largest along one of five directions:
-  the axis of the cylinder, the direction from the axis to an end of the segment, and two directions
-  orthogonal to the segment: the one orthogonal to both axes, and one in which the rim of an end is
-  farthest. Along the segment the cylinder looks like two ellipses, the images of its ends. The last
-  direction is the normal of an ellipse at the point of the ellipse that is nearest to the segment.
+  the axis of the cylinder; the two directions from this axis to the ends of the segment; the
+  direction orthogonal to both axes; and a direction orthogonal to the segment in which the rim of
+  an end of the cylinder is farthest. Seen along the segment, this rim is an ellipse, and the
+  segment is a point. The last direction is the normal of the ellipse at its point nearest to this
+  point.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ from .segment_points import with_end
 from .separation import GAP, Separation, envelope_derivative, separation_at, unit
 
 # Steps of Newton's method for the nearest point of a segment, and for a direction. The derivatives
-# are those of one more step. The first number is large because the slope of a line that touches the
-# round side is a cubic function near its zero, where each step only removes a third of the error.
+# are those of one more step. The first number is large because of lines that touch the round side.
+# There, the slope of the squared distance is a cubic function near its zero, and each step only
+# removes a third of the error.
 _POINT_STEPS, _DIRECTION_STEPS = 20, 10
 # The tangents of half the angles, from 0 to a right angle, among which the search for a direction
 # starts.
@@ -105,8 +107,8 @@ def segment_cylinder_separation(
 def _width(pair: _Pair, n: Array, t: Array, x: Array) -> Array:
     """The width along n of the gap between the point t of the segment and the cylinder.
 
-    The point of the cylinder is nearest to x, on the end and the side that x is outside of, and
-    moves with them.
+    The point of the cylinder is the one nearest to x. It lies on the end, on the round side or on
+    both, wherever x is outside, and moves with them.
     """
     point = pair.p + with_end(t, pair.half) * pair.d
     from_axis = square_root(jnp.sum(x[:2] * x[:2]))
@@ -138,8 +140,8 @@ def _around_axis(pair: _Pair) -> Array:
 def _slope(pair: _Pair, t: Array, part: Array) -> tuple[Array, Array, Array]:
     """Half the slope of the squared distance at t, a bound of its error, and its derivative.
 
-    `part` () in m: a point of the part of the segment whose formula is taken, t or a point near t.
-    The part is beside the cylinder or not, and beyond one of its ends or not.
+    The formula depends on whether the point is beside the cylinder, and whether it is beyond an
+    end. `part` () in m: the coordinate of the point that selects the formula, t or near t.
     """
     (x, y, z), (dx, dy, dz) = pair.p + t * pair.d, pair.d
     middle = pair.p + part * pair.d
@@ -166,15 +168,15 @@ def _nearest_on_segment(pair: _Pair) -> Array:
     ends = jnp.stack([-pair.length, pair.length]) - pair.p[2]
     ends = jnp.where(rising, ends / jnp.where(rising, pair.d[2], 1), half)
     crossings = jnp.concatenate([_around_axis(pair), ends])
-    # The point of a segment without length does not move along it.
+    # The nearest point of a segment without length does not move along the segment.
     crossings = jnp.where(half > 0, crossings, lax.stop_gradient(crossings))
     knots = jnp.append(jnp.clip(crossings, -half, half), jnp.stack([-half, half]))
     slope, error, _ = jax.vmap(_slope, (None, 0, 0))(pair, knots, knots)
     falls, rises = slope < -error, slope > error
     last_fall = jnp.max(jnp.where(falls, knots, -half))
     first_rise = jnp.min(jnp.where(rises, knots, half))
-    # The ends of a part where the distance does not change. If the slope has a zero between two
-    # values, they are `first_rise` and `last_fall`.
+    # The ends of a part where the distance does not change. If there is no such part, because the
+    # slope has its zero between two knots, they are `first_rise` and `last_fall`.
     flat_from = jnp.min(jnp.where(falls, half, knots))
     flat_to = jnp.max(jnp.where(rises, -half, knots))
     fixed, middle = lax.stop_gradient((pair, (last_fall + first_rise) / 2))
@@ -215,12 +217,13 @@ def _normal_of_ellipse(pair: _Pair, x: Array, y: Array) -> tuple[Array, Array]:
     """The cosine and the sine of the angle of the direction in which a rim is farthest.
 
     - `x`, `y` (): the position of the middle of the cylinder relative to the segment, 0 or more, in
-      the plane across the segment; x is across the axis of the cylinder too. The angle is from y.
+      the plane across the segment. The x axis is also across the axis of the cylinder. The angle is
+      measured from the y axis.
 
-    The rim looks like an ellipse with the semi-axes r and b in x and y. The points of its quarter
-    are `(r s, b c)` with the sine s and the cosine c of another angle, and its normals are
-    proportional to `(b s, r c)`. Newton's method finds the root of the derivative of the distance
-    to the point, as a function of the tangent of half this angle.
+    In this plane, the rim is an ellipse with the semi-axes r and b along x and y. The points of a
+    quarter of the ellipse are `(r s, b c)` with the sine s and the cosine c of another angle, and
+    its normals are proportional to `(b s, r c)`. The distance from the segment to such a point is a
+    function of u, the tangent of half this angle. Newton's method finds the root of its derivative.
     """
     k, m = jnp.abs(pair.d[2]), square_root(jnp.sum(pair.d[:2] * pair.d[:2]))
     r, b = pair.radius, k * pair.radius

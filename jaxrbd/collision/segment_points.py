@@ -23,7 +23,8 @@ def nearest_on_segments(
     """
 
     def limited(x: Array, half: Array) -> Array:
-        # A point stays where it is. Otherwise `clip` halves the derivative where x is the limit 0.
+        # On a segment without length, the point does not move. Without `stop_gradient`, `clip`
+        # would halve the derivative of x where x is equal to the limit 0.
         return jnp.clip(jnp.where(half > 0, x, lax.stop_gradient(x)), -half, half)
 
     determinant = 1 - c * c

@@ -1,29 +1,32 @@
 """Signed distances of two shapes, with their nearest points.
 
-The separation along a direction n is the width of the gap between two shapes along n; it is
-negative by the width of the overlap. The signed distance is the largest separation over all
-directions: the distance of shapes that are apart, and minus the depth of shapes that overlap. The
-depth is the length of the shortest translation after which the shapes only touch.
+The separation along a direction n is the width of the gap between two shapes along n. If they
+overlap along n, it is minus the width of the overlap. The signed distance is the largest separation
+over all directions: the distance of shapes that are apart, and minus the depth of shapes that
+overlap. The depth is the length of the shortest translation after which the shapes only touch.
 
 - Cores that are apart: the direction follows from their nearest points (`nearest.py`).
-- Cores that overlap: from a direction n, core b moves by s along n until the cores are apart, and
-  the nearest points give the next direction. The separation along it is not smaller. A step of
-  Newton's method for the fixed direction gives another candidate, and a larger change of the
-  direction a third one. The first direction is the best of the axes of both cores, their cross
-  products, the normals of the faces of hulls, directions across the edges of boxes beside hulls,
-  the direction of the centres, and directions that are spread over the sphere. The result is a
-  local maximum of the separation, and nearly always the largest. With a hull, a deep overlap is
-  searched from several first directions.
+- Cores that overlap: in each round, core b is moved by s along a direction n until the cores are
+  apart. Then the nearest points give a candidate for the next direction. The separation along this
+  candidate is not smaller than along n. A step of Newton's method for the direction that the rounds
+  do not change gives a second candidate, and a larger change of n a third one. The direction of the
+  first round is the best of the axes of both cores, their cross products, the normals of the faces
+  of hulls, directions across the edges of boxes beside hulls, the direction of the centres, and
+  directions that are spread over the sphere. The result is a local maximum of the separation, and
+  nearly always the largest one. For a deep overlap with a hull, the rounds are repeated from
+  several first directions.
 - Two boxes, segments or points: `boxes.py` finds the direction and the points without iterations.
   `segments.py`, `segment_boxes.py` and `segment_cylinders.py` have shorter formulas for segments.
-- Hulls: `hulls.py` finds the nearest points and the triangles of corners that contain them. The
-  steps of Newton's method are with these triangles.
+- Hulls: `hulls.py` finds the nearest points and the triangles of corners that contain them. In the
+  steps of Newton's method, these triangles replace the hulls.
 
-Derivatives. The first derivative of the distance follows from the nearest points and n, held fixed
+Derivatives. For the first derivative of the distance, the nearest points and n are constant
 (envelope theorem). So the derivatives of the iterations are not needed. n and the points are roots
 of equations; one step of Newton's method at the root gives their derivatives. Where the points are
 not unique, as for parallel faces, the derivative of the distance is one of its subgradients, and
 the points move as little as possible.
+
+The size of a pair is the sum of the `extent()` of both cores.
 """
 
 from __future__ import annotations
@@ -48,19 +51,20 @@ from ..spatial import Pose, transform_point
 from .boxes import nearest_points, widest_directions
 from .cores import BoxCore, Core, HullCore
 from .hulls import first_corners, has_hull, nearer_points, with_triangles
-from .nearest import CorePair, inverse, linearization
+from .nearest import CorePair, closest, inverse, linearization
 
-# Iterations of a visit of a block of pairs.
+# The pairs of a batch are computed in blocks (`repeat_in_blocks`). In each visit of a block, the
+# search for the nearest points makes this number of iterations.
 _FEW = 5
-# The largest number of visits for one direction, and of directions.
+# The largest number of visits for one direction, and of rounds after a first direction.
 _VISITS, _ROUNDS = 12, 30
-# Overlapping cores move apart until their distance is this fraction of their size.
+# Overlapping cores are moved apart until their distance is this fraction of the size of the pair.
 GAP = 0.03
 # The third candidate for the next direction changes it by this factor times the change of the first
 # candidate.
 _EXTRAPOLATION = 8.0
-# With a hull, an overlap that is deeper than this fraction of the size is searched from several
-# first directions, at most `_STARTS`. The cosine of the angle between two of them is at most
+# With a hull, an overlap that is deeper than the fraction `_DEEP` of the size is searched from
+# several first directions, at most `_STARTS`. The cosine of the angle of two of them is at most
 # `_APART`. Of 1,389 pairs of hulls with 32 corners, one start left 4.6 % of the overlaps more than
 # 1 % too deep, all of them deeper than 0.06 of the size; four starts left 0.3 %.
 _DEEP, _STARTS, _APART = 0.05, 4, 0.97
@@ -119,8 +123,9 @@ class Touch(NamedTuple):
     """Where two cores are nearest to each other, in the frame of b.
 
     - `n` (3,): the unit vector from a to b;
-    - `gap` (): the distance of the cores. Cores that overlap are first moved apart, b by s along n;
-    - `u` (3,): the point of b that is then nearest to a;
+    - `gap` (): the distance of the cores. If they overlap, it is their distance after b was moved
+      apart along n, see `movement`;
+    - `u` (3,): the point of b that is nearest to a, after this movement of b;
     - `apart` (): whether the cores are apart;
     - `corners` (3, 2): for hulls, the corners of the triangles with the nearest points.
     """
@@ -132,7 +137,10 @@ class Touch(NamedTuple):
     corners: Array
 
     def movement(self, separation: Array, n: Array) -> Array:
-        """The movement s of b for a direction and the separation along it."""
+        """The movement s (3,) of b along n, for the separation of the cores along n.
+
+        It is zero if the cores are apart.
+        """
         return jnp.where(self.apart, 0, self.gap - separation) * n
 
 
@@ -154,10 +162,11 @@ def shape_separation(
 def separation_at(
     X_WB: Pose, distance: Array, point_b: Array, n: Array, radius_a: Array, radius_b: Array
 ) -> Separation:
-    """The `Separation` of two shapes from that of their cores in the frame of b.
+    """The `Separation` of two shapes, from the distance and a point of their cores.
 
-    - `distance` (): of the cores; `n` (3,): the unit vector from a to b;
-    - `point_b` (3,): the point of core b that is nearest to core a;
+    - `distance` (): the signed distance of the cores;
+    - `point_b` (3,): the point of core b that is nearest to core a, in the frame of b;
+    - `n` (3,): the unit vector from a to b, in the frame of b;
     - `radius_a`, `radius_b` (): the roundings.
     """
     return Separation(
@@ -225,7 +234,9 @@ class _Newton(NamedTuple):
     total_change: Array
 
 
-@jax.jit  # so JAX traces it once for all programs of two kinds; as for the functions below
+# With `jit`, JAX traces this function once for all pairs with the same kinds of cores. This is also
+# the reason for `jit` at other functions of this module.
+@jax.jit
 def _newton(pair: CorePair, touch: Touch) -> _Newton:
     """The matrices of Newton's method.
 
@@ -250,9 +261,9 @@ def _refined(
 ) -> tuple[Array, Array, Array, Array]:
     """The result of `core_separation` after one step of Newton's method from a touch.
 
-    `pair` is the whole pair with the triangles of the touch in place of hulls.
+    `pair` is the pair `whole` with the triangles of the touch in place of hulls.
 
-    In single precision, rounding errors can make this step a bad one if faces are nearly parallel.
+    In single precision, rounding errors can make the step a bad one if faces are nearly parallel.
     Then the result keeps the values of the touch, and has the derivatives of the step.
     """
     moved = pair.moved(newton.s)
@@ -264,7 +275,11 @@ def _refined(
     # The movement depends on the direction and on the distance, and it moves the points.
     moved = pair.moved(touch.movement(pair.separation(n), n))
     u, _ = _step(moved, touch, newton.M_inverse)
-    u = with_value(u, touch.u if exact else _closer_point(moved, u, touch.u))
+    best_u = touch.u
+    if not exact:
+        nearest, closer = closest(moved, jnp.stack([u, touch.u]))
+        best_u = jnp.where(closer, nearest, u)
+    u = with_value(u, best_u)
     y, _ = moved.nearest_in_a(u)
     x = matmul(u - moved.p, moved.R)
     a, _ = pair.a.nearest(x)
@@ -288,16 +303,6 @@ def _best_direction(pair: CorePair, directions: Array) -> Array:
     return directions[jnp.argmax(widths >= jnp.max(widths) - tolerance)]
 
 
-def _closer_point(pair: CorePair, u: Array, other: Array) -> Array:
-    """u, or another point if it is closer to a by more than rounding errors."""
-    both = jnp.stack([u, other])
-    gap = both - jax.vmap(lambda x: pair.nearest_in_a(x)[0])(both)
-    square = jnp.sum(gap * gap, axis=1)
-    eps, length = jnp.finfo(u.dtype).eps, jnp.sqrt(square[1])
-    tolerance = 8 * eps * length * (length + pair.a.extent() + pair.b.extent())
-    return both[jnp.asarray(square[0] > square[1] + tolerance, int)]
-
-
 def _step(pair: CorePair, touch: Touch, M_inverse: Array) -> tuple[Array, Array]:
     """One step of Newton's method from u, and the direction from a to the new u."""
     image, _ = pair.b.nearest(pair.nearest_in_a(touch.u)[0])
@@ -306,10 +311,10 @@ def _step(pair: CorePair, touch: Touch, M_inverse: Array) -> tuple[Array, Array]
 
 
 def envelope_derivative(function: Callable[..., Array]) -> Callable[..., Array]:
-    """The function with the derivative of the envelope theorem.
+    """The function, with the first derivative of the envelope theorem.
 
-    In the first derivative only the first argument changes. The derivative of this derivative has
-    the changes of all arguments.
+    In the first derivative, all arguments except the first one are constant. The derivatives of
+    this derivative depend on all arguments.
     """
     changed = custom_jvp(function)
 
@@ -350,10 +355,10 @@ class _Search(NamedTuple):
     - `touch`: the touch so far; `s` (3,): the movement of b;
     - `next` (): a value of `_Next`;
     - `visits` (): the number of visits for this direction;
-    - `rounds` (): the number of directions so far, since the last first direction;
+    - `rounds` (): the number of directions from the last first direction on, including it;
     - `starts` (): the number of first directions so far;
-    - `best`: for a pair with a hull, the best touch of the first directions that are complete, or
-      None for other pairs. `width` (): the separation along its n.
+    - `best`: for a pair with a hull, the best touch from the first directions whose rounds have
+      ended; None for other pairs. `width` (): the separation along the n of `best`.
     """
 
     touch: Touch
@@ -391,8 +396,8 @@ def _touch_of_boxes(pair: CorePair) -> Touch:
     apart = width > 64 * eps * (size + jnp.abs(width))
     gap = jnp.maximum(GAP * size, eps)
     a, b = nearest_points(pair.moved(jnp.where(apart, 0, gap - width) * n), widest)
-    # Of several points with the least distance, those with the most exact direction. If the boxes
-    # nearly touch, the direction can be that of rounding errors.
+    # Of several pairs of points with the least distance, the one whose direction has the largest
+    # separation is taken. If the boxes nearly touch, rounding errors can determine a direction.
     lengths = norm(b - a)
     least = jnp.min(lengths)
     nearest = lengths <= least + 8 * eps * (size + least)
@@ -406,10 +411,10 @@ def _touch_of_boxes(pair: CorePair) -> Touch:
 
 @jax.jit
 def _visit(pair: CorePair, search: _Search) -> tuple[_Search, Array]:
-    """A few iterations for a block of pairs; the second result is which pairs need another visit.
+    """One visit of a block of pairs; the second result is which pairs need another visit.
 
-    Few pairs of a batch overlap. So a block computes the directions only if one of its pairs needs
-    them.
+    It has a few iterations for the nearest points. Few pairs of a batch overlap. So a block
+    computes new directions only if one of its pairs needs them.
     """
     for value, change in (
         (_Next.NEXT_DIRECTION, _with_next_direction),
@@ -432,7 +437,7 @@ def _changed(
 
 
 def _with_first_direction(pair: CorePair, search: _Search) -> _Search:
-    """The search from the best of the first directions."""
+    """The search from the next first direction; its end if this direction is not good enough."""
     size = pair.a.extent() + pair.b.extent()
     gap = jnp.maximum(GAP * size, jnp.finfo(size.dtype).eps)
     directions = _first_directions(pair)
@@ -448,7 +453,10 @@ def _with_first_direction(pair: CorePair, search: _Search) -> _Search:
 
 
 def _with_next_direction(pair: CorePair, search: _Search) -> _Search:
-    """The search from the best of three new directions, or its end if none is better."""
+    """The search from the best of three new directions; its end if none is better.
+
+    With a hull, another first direction can follow instead of the end.
+    """
     touch, moved = search.touch, pair.moved(search.s)
     local = with_triangles(moved, touch.corners)
     n = unit(touch.u - local.nearest_in_a(touch.u)[0], touch.n)
@@ -474,7 +482,7 @@ def _with_next_direction(pair: CorePair, search: _Search) -> _Search:
 
 
 def _from_direction(pair: CorePair, search: _Search, touch: Touch) -> _Search:
-    """The search for the nearest points after b has moved along the direction of a touch."""
+    """The search for the nearest points after b was moved along the direction n of `touch`."""
     s = touch.movement(pair.width(touch.n), touch.n)
     iterate = jnp.full_like(search.next, _Next.ITERATE)
     visits = jnp.zeros_like(search.visits)
@@ -506,12 +514,15 @@ def _with_nearest_points(pair: CorePair, search: _Search) -> _Search:
 
 
 def _first_directions(pair: CorePair) -> Array:
-    """The direction with the largest separation, (1, 3); `_STARTS` directions with a hull.
+    """The first directions of the search, (1, 3); with a hull, (`_STARTS`, 3).
 
-    Each of the others has the largest separation of those that are far from the directions before.
-    The directions are `_DIRECTIONS`, the axes of core a, their cross products with the axes of b,
-    the direction of the centres, the opposites of these, and the normals of hulls. For a hull and a
-    box or a segment they are also those of `_CIRCLES`: the best direction can be across two edges.
+    The first one is the candidate with the largest separation. Each other one has the largest
+    separation of the candidates that are far from the directions before it (`_APART`).
+
+    The candidates are `_DIRECTIONS`, the axes of core a, their cross products with the axes of b,
+    the direction of the centres, the opposites of all these, and the normals of hulls. For a hull
+    and a box or a segment, `_CIRCLES` are candidates too: the best direction can be across two
+    edges.
     """
     fixed = jnp.asarray(_DIRECTIONS, pair.p.dtype)
     axes = pair.R.T
@@ -536,7 +547,10 @@ def _first_directions(pair: CorePair) -> Array:
 
 
 def _damped_inverse(M: Array) -> Array:
-    """The inverse of a matrix with eigenvalues from 0 to 1; about 0 for an eigenvalue near 0."""
+    """The inverse of a matrix with eigenvalues from 0 to 1.
+
+    Where an eigenvalue is near 0, the eigenvalue of the result is also near 0.
+    """
     eps = jnp.finfo(M.dtype).eps
     return matmul(inverse(matmul(M, M) + eps * jnp.eye(3, dtype=M.dtype)), M)
 

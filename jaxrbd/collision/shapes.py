@@ -26,8 +26,8 @@ class ConvexMesh(eqx.Module):
     - `normals` (m, 3): the outward normals of the faces. They only improve the first direction in
       the search for the depth of an overlap, so they may stay if the vertices are replaced.
 
-    Raises ArgumentError for another number of points, for points in one plane, and for points that
-    are not finite.
+    Raises ArgumentError for another number of points, for points in one plane, for points that are
+    not finite, and for a rounding that is negative or not finite.
     """
 
     vertices: Float[Parameter, "n 3"]
@@ -41,7 +41,7 @@ class ConvexMesh(eqx.Module):
 
 BoundedShape = Sphere | Capsule | Box | Cylinder | Ellipsoid | ConvexMesh
 Shape = BoundedShape | HalfSpace
-# The shapes of the arrays of a shape; other arrays have no axes.
+# The array shapes of the parameters of the shapes; other parameters are scalars.
 _SIZES = {"half_sizes": (3,), "radii": (3,), "vertices": (None, 3), "normals": (None, 3)}
 
 

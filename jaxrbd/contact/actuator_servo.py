@@ -54,9 +54,10 @@ def servo_of_actuators(
     gains. With the forces `actuators(model, q, v, control)` in tau, it is stable only for small
     gains.
 
-    tau has the force of a muscle at the state before the step, and the servo changes it during the
-    step, with the k and d of the tangent of the force. k is zero where a muscle pulls less if it
-    becomes longer. k and d are zero for a muscle at a limit of its `force_range`.
+    tau has the force of a muscle at the state before the step. The servo changes this force during
+    the step, with a k and a d that are the negative derivatives of the force at this state with
+    respect to x and u. k is zero where a muscle pulls less if it becomes longer. k and d are zero
+    for a muscle at a limit of its `force_range`.
 
     Raises ArgumentError, which names the joint, the tendon or the actuator, for
 
@@ -86,6 +87,7 @@ def servo_of_actuators(
         jnp.asarray(x, model.dtype) for x in actuators.values
     )
     control = clip_within(control, control_range[:, 0], control_range[:, 1])
+    # For each actuator, the index of its joint, tendon or transmission.
     place = np.array(actuators.outputs, int)
     outputs = n + len(actuators.coupled)
     lengths, J = (jnp.zeros((0, *sizes), model.dtype) for sizes in ((), (model.nv,)))
@@ -140,8 +142,8 @@ def servo_of_actuators(
         return servo, tau
     bounds = _coupled_bounds(actuators, gear, limits, place)
     driven = TendonServo(actuators.coupled, k[n:], d[n:], bounds, length=target[n:], rate=rate[n:])
-    # Where the servo acts, it has the limits, and the constant force is zero, also if 0 is not
-    # within these limits.
+    # Where the servo acts, the servo has the limits. There, the constant force is 0, also if 0 is
+    # not within these limits.
     is_driven = (spring | damper)[n:]
     force = jnp.where(is_driven, 0, clip_within(constant[n:], bounds[:, 0], bounds[:, 1]))
     force = force + explicit[n:]
@@ -167,8 +169,11 @@ def servo_of_forces(
     limits, if it is far from its target. For a limit that does not depend on the speed, use a
     `Servo` with a `PD`.
 
-    Raises ArgumentError for a result of `force` with another shape or dtype.
+    Raises ArgumentError for a `force` that is no function, and for a result with another shape or
+    dtype.
     """
+    if not callable(force):
+        raise ArgumentError(f"force is {force!r}, expected a function of q and v")
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     zero = jnp.zeros_like(v)
 

@@ -24,8 +24,8 @@ class Partition(NamedTuple):
 
     - `branches` (m, b): the dofs of the branches, padded with nv;
     - `trunk` (t,): the dofs of the trunk;
-    - `contacts` (k, b): the contacts of each branch, padded with the number of contacts. A contact
-      moves only with the dofs of its branch and of the trunk.
+    - `contacts` (k, b): the indices of the contacts of each branch, padded with the number of all
+      contacts. A contact moves only with the dofs of its branch and of the trunk.
     """
 
     branches: np.ndarray

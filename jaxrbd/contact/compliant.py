@@ -99,9 +99,11 @@ def contact_energy(model: Model, scene: Scene, q: Array | Kinematics) -> Float[A
 
     `q` (nq,) or its `Kinematics`. The negative gradient with respect to q is the generalized force
     of `contact_force` at v = 0. At other v, `contact_force` also has damping and friction, which
-    dissipate energy. Raises ArgumentError for an unknown frame.
+    dissipate energy. Raises ArgumentError for an unknown frame. A traced stiffness that is negative
+    gives NaN.
     """
     scene = scene_for(model, scene)
     found = find_contacts(model, scene, forward_kinematics.unchecked(model, q))
     stiffness = arguments.number(model, scene.material.stiffness, "stiffness")
+    stiffness = arguments.NOT_NEGATIVE.or_nan(stiffness)
     return stiffness * jnp.sum(jnp.maximum(-found.distance, 0) ** 3) / 3

@@ -33,7 +33,7 @@ from ..algorithms.rnea_derivatives import rnea_derivatives
 from ..configuration import configuration_rate, displacement
 from ..constraints import Constraint
 from ..integrators import StepDerivatives
-from ..model import Model
+from ..model import Model, arguments
 from ..model.joint_space import independent_joint_force
 from ..tendons import Tendons
 from .contacts import contact_bodies, contact_wrenches
@@ -79,6 +79,7 @@ def contact_step_derivatives(
     one side. Errors as in `contact_step`. The state and the derivatives are NaN where the solver
     does not converge. The head of the module has the equations.
     """
+    q = arguments.configuration(model, q)
     dt, options = checked_options(model, dt, regularisation, recovery, smoothing)
     scene = scene_for(model, scene)
     scales = scene.inverse_inertia
@@ -145,6 +146,7 @@ def contact_step_derivatives(
         G_v = G_v - generalized(jax.jacfwd(impulses, 1)(q, v))
     H = jax.jacfwd(unbalanced)(v_next)  # used only where JAX differentiates the matrices
     inverse_H = inverse_positive_definite(H, factor)
+    # The derivatives (nv, 3 nv) of v_next with respect to q, v and tau; G_tau is -dt.
     by_state = -matmul(inverse_H, jnp.concatenate([G_q, G_v], axis=1))
     dv_next = jnp.concatenate([by_state, dt * inverse_H], axis=1)
 
@@ -165,6 +167,7 @@ def contact_step_derivatives(
         end_columns.matrix(x, joint_pattern).reshape(2 * model.nv, model.nv)
         for x in jnp.split(changes, 3, axis=-1)
     )
+    # The matrices A and B side by side.
     AB = matmul(by_v_next, dv_next)
     AB += jnp.concatenate([by_q, by_v, jnp.zeros_like(by_q)], axis=1)
     return StepDerivatives(*end(q, v, v_next), AB[:, : 2 * model.nv], AB[:, 2 * model.nv :])
@@ -212,7 +215,8 @@ def _sparsity_patterns(model: Model, scene: Scene, coupled: bool) -> tuple[np.nd
     """Which velocities change the wrench on a body (nb, nv), and the impulse on a dof (nv, nv).
 
     The second pattern also holds for the movement with v+, because the coordinates of a joint
-    depend only on the velocity of this joint.
+    depend only on the velocity of this joint. `coupled`: whether constraints, tendons or joints
+    that follow others couple the joints. Then all entries of the patterns are True.
     """
     if coupled:
         return np.ones((model.nb, model.nv), bool), np.ones((model.nv, model.nv), bool)

@@ -75,7 +75,7 @@ def find_contacts(model: Model, scene: Scene, kinematics: Kinematics) -> Contact
         return transform_point(X_BS, inverse_transform_point(X_RS, points))
 
     # The ground and the shapes in the world are fixed, so the positions of their points do not
-    # matter.
+    # matter. The ground has no shape; shape 0 takes its place in `arms`.
     a, b = pairs.contact_members.T
     moving = np.array([shape.frame is not None for shape in pairs.shapes])
     both = (moving[a] & (b != GROUND) & moving[b])[:, None]

@@ -96,10 +96,10 @@ class ContactStep(NamedTuple):
       damping, its friction and its limits, if the `Tendons` have such properties; then the tensions
       of the tendons of the servo;
     - `residual` (): the square root of E / E_0. E is the decrease of the convex function that the
-      last step of Newton's method predicts. E_0 adds all l, the kinetic energy before the time
-      step, and the kinetic energy of the change of the velocity. The solver aims at a residual
-      below `TOLERANCE` of newton.py times the eps of the dtype; rounding errors can keep it above.
-      If it is above sqrt(eps), the solver did not converge, and q and v are NaN.
+      last step of Newton's method predicts. E_0 is the sum of all l, of the kinetic energy before
+      the time step, and of the kinetic energy of the change of the velocity. The solver aims at a
+      residual below `TOLERANCE` of newton.py times the eps of the dtype; rounding errors can keep
+      it above. If it is above sqrt(eps), the solver did not converge, and q and v are NaN.
     """
 
     q: Float[Array, " nq"]
@@ -250,8 +250,7 @@ def step_wrenches(
 
 def require_step_of(scene: Scene, step: ContactStep) -> None:
     """Raise ArgumentError unless `step` is a step with one row per contact of `scene`."""
-    if not isinstance(step, ContactStep):
-        raise ArgumentError(f"step is a {type(step).__name__}, expected a ContactStep")
+    arguments.require_type(step, "step", ContactStep)
     if step.impulse.shape != (scene.size, 3):
         raise ArgumentError(
             f"step.impulse has shape {step.impulse.shape}, expected ({scene.size}, 3), one row for "
@@ -416,6 +415,7 @@ def _laws(
     constraints: Sequence[Constraint],
     tendons: Tendons,
 ) -> Laws:
+    """The laws of all impulses of a step; `scales`: the inverse inertias at contacts and joints."""
     found = find_contacts(model, scene, kinematics)
     length, normal = lengths_and_normals(found.gradient)
     correction_time = jnp.where(found.distance < 0, dt + recovery, dt)
@@ -429,6 +429,7 @@ def _laws(
         )
     )
     rows = constraint_rows.unchecked(model, kinematics, v, constraints)
+    # The tendons with passive forces, then the tendons of the servo.
     passive = tendons.tendons if tendons.acting else ()
     driven = None if servo is None else servo.tendons
     active = () if driven is None else driven.tendons
@@ -493,9 +494,9 @@ def _constraint_law(
 def _conductance(regularisation: Array, inverse_inertia: Array) -> Array:
     """1 / R, or 0 for a point that cannot move, such as a point on the axis of the only joint.
 
-    An impulse on such a point has no effect.
+    An impulse on such a point has no effect. An inverse inertia that is NaN gives NaN.
     """
-    moves = inverse_inertia > 0
+    moves = ~(inverse_inertia <= 0)
     return jnp.where(moves, 1 / (regularisation * jnp.where(moves, inverse_inertia, 1)), 0)
 
 
@@ -634,7 +635,7 @@ def _smoothed(
     dt: Array,
     regularisation: Array,
 ) -> tuple[Array, Array]:
-    """The conductance (contacts,) of the smoothing, and the factor of the Hessian with it.
+    """The conductance (contacts,) of the smoothing, and the factor W with the smoothing.
 
     A contact at the distance d after the step gets the fraction `rho = exp(-d / length)`. In the
     derivatives, its normal impulse reduces a change of the normal velocity by the fraction rho of

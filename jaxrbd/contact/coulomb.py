@@ -124,7 +124,7 @@ def spin_moments(spin: Float[Array, "n s 3"], f: Float[Array, "n d"]) -> Float[A
 def project(
     normal: Vec3, conductance: Array, target: Vec3, mu: Array, u: ContactVector
 ) -> Projection:
-    """The nearest points of Coulomb's cones; arguments as for `ContactLaw`, in components."""
+    """The points of Coulomb's cones nearest to y; arguments as for `ContactLaw`, in components."""
     y = ContactVector(
         conductance * (target - u.linear), tuple(times(-conductance, x) for x in u.spin)
     )
@@ -181,7 +181,7 @@ class Projection(NamedTuple):
         return resistance * square / 2
 
     def power_and_curvature(self, du: ContactVector) -> tuple[Array, Array]:
-        """For a change du of u: the power of gamma, and the second derivative of l."""
+        """For a change du of u: the power `gamma . du`, and the second derivative of l along du."""
         along_n, along_d = du.linear.dot(self.normal), self.inverse * du.dot(self.y_t)
         along_line = along_n + self.mu * along_d
         square = du.dot(du)

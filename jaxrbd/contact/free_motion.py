@@ -82,6 +82,7 @@ class _Roots(NamedTuple):
 
 
 def _roots(model: Model) -> _Roots:
+    """The root bodies of the model on free-flyers and ball joints that follow no other joint."""
     parents = model.topology.parents
     place = {int(i): n for n, i in enumerate(independent_index(model, "v"))}
     found = []
@@ -140,6 +141,8 @@ def free_motion(
     gain, rotation = _free_step(I, w, dt)
     # The gyroscopic force at v changes w by `-dt I^-1 (w x I w)`.
     angular = gain + dt * (_inverse(I) @ w.cross(I @ w))
+    # The linear velocity of the centre of mass, `v + w x r`, does not change. The acceleration at v
+    # also changes the linear velocity v of the body by `-dt w x (w x r)`.
     linear = dt * w.cross(w.cross(r)) - angular.cross(r)
     lag = rotation - dt * (w + gain)
     start = v + turning + roots.spread(model, linear.array(), angular.array())

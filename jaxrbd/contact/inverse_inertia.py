@@ -32,17 +32,17 @@ _NEARBY, _SINGULAR = 0.1, 1e-4
 def inverse_inertias(model: Model, scene: Scene) -> InverseInertias:
     """The inverse inertia of a robot at each contact and joint, and the inertias of its trees.
 
-    All values are for the neutral configuration. Some contacts and joints that follow others cannot
-    move there, but can move in a configuration nearby, as the foot of a leg that is a
+    All values are for the neutral configuration. Some contacts, and some joints that follow others,
+    cannot move there, but can move in a configuration nearby, as the foot of a leg that is a
     parallelogram. For them, the value is for a configuration about 0.1 rad or 0.1 m away.
 
     For a point of a body with the Jacobian J, the mean over all directions of the inverse inertia
     is a third of the trace of `J M^-1 J^T`. The value of a sphere is the mean over all points of
     the sphere. For a pair of shapes, each shape is replaced by a sphere around the centre of the
     shape. The value of the pair is the mean of the inverse inertia for the relative velocity of
-    opposite points of the two spheres. A joint
-    has one value per velocity: the diagonal entry of M^-1 or, for a joint that follows others, of
-    `J M^-1 J^T`, with the derivative J of its velocities with respect to v.
+    opposite points of the two spheres. A joint has one value per velocity: the diagonal entry of
+    M^-1 or, for a joint that follows others, of `J M^-1 J^T`, with the derivative J of the
+    velocities of this joint with respect to v.
 
     `contact_step` computes these values if `scene.inverse_inertia` is None. Many steps are faster
     with `dataclasses.replace(scene, inverse_inertia=inverse_inertias(model, scene))`. The values

@@ -13,10 +13,10 @@ which is the negative derivative of a convex function of u:
     damping         dt d               0                                    -inf, inf
     servo           dt (k_d + dt k_p)  (k_p e + k_d u_d) / (k_d + dt k_p)   -dt effort, dt effort
 
-The gap is the distance of the joint from its limit, negative beyond it. The time is dt for a joint
-within its limits and `dt + recovery` for a joint beyond a limit. R is a fraction of the inverse
-inertia of the joint. The friction force is f, the damping coefficient is d, and `Servo` defines the
-other symbols.
+The gap is the distance of the joint from its limit, negative for a joint beyond the limit. The time
+is dt for a joint within its limits and `dt + recovery` for a joint beyond a limit. R is a fraction
+of the inverse inertia of the joint. The friction force is f, the damping coefficient is d, and
+`Servo` defines the other symbols.
 """
 
 from __future__ import annotations

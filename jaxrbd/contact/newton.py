@@ -119,6 +119,7 @@ def solve(partition: Partition, problem: Problem) -> Solution:
 
 
 def _hessian(problem: Problem, x: Array) -> Array:
+    """The Hessian (nv, nv) of the function at x."""
     v, J, K = problem.v + x, problem.J, problem.K
     one = jnp.asarray(np.eye(len(v)), v.dtype)
     u = matmul(J, v)
@@ -289,7 +290,8 @@ def _iterate(partition: Partition, problem: Problem, x: Array | None, steps: int
     def newton(state: _State) -> _State:
         x, momentum, u = state.x, state.momentum, state.u
         linearised = laws.linearised(u, v + x)
-        # Without the barrier, XLA would write each slice of the rows before the loop, by a kernel.
+        # Without the barrier, XLA would compute and store each slice of the rows before the loop,
+        # with one kernel per slice.
         rows, momentum = lax.optimization_barrier((matrices.J_and_M, momentum))
         inside_loop = matrices._replace(J_and_M=rows)
         step = inside_loop.solve(linearised, linearised.joint_impulses - momentum)
@@ -310,7 +312,7 @@ def _iterate(partition: Partition, problem: Problem, x: Array | None, steps: int
             power, curvature = laws.power_and_curvature(
                 u + times(fraction, du), v + x + times(fraction, step), du, step
             )
-            reached = linear + fraction * quadratic - power
+            reached = linear + fraction * quadratic - power  # the slope at the fraction
             trials = search.trials + 1
             # The whole step is accepted also if the slope is still steep: no step is made longer.
             accepted = (reached <= LARGEST_RISE_RATIO * slope) & (
@@ -482,6 +484,7 @@ def _as_rows(components: Sequence[Array]) -> Array:
 
 
 def _laws(partition: Partition, problem: Problem) -> _AllLaws:
+    """The laws of the problem, with its contacts and dofs in the order of the solver."""
     law, joints, index = problem.contacts, problem.joints, partition.contacts
 
     # The contacts (contacts, ..., s) are sorted by branches: (k, b, ..., s).
@@ -584,6 +587,7 @@ def _plus_branches(S: Array, a: Array, b: Array) -> Array:
 
 
 def _matrices(partition: Partition, problem: Problem) -> _Matrices:
+    """The matrices of the problem, with its contacts and dofs in the order of the solver."""
     (m, b), nv, t = partition.branches.shape, len(problem.free_impulse), len(partition.trunk)
     # The columns of each branch, of the trunk, and the right-hand side; nv stands for no dof.
     dofs = partition.columns.T

@@ -98,12 +98,15 @@ class Height(Terrain):
     `eqx.Module`. With the height h and the gradient dh of the height, `distance` returns
     `(z - h) / sqrt(1 + |dh|^2)`. This value is exact for planes. On other surfaces the error is of
     the order of the curvature times the square of the distance. The distance is evaluated at the
-    centre of a sphere, so the error is smaller for smaller spheres.
+    centre of a sphere, so the error is smaller for smaller spheres. Raises ArgumentError for a
+    `height` that is no function.
     """
 
     height: Callable[[Array], Array]
 
     def __init__(self, height: Callable[[Array], Array]):
+        if not callable(height):
+            raise ArgumentError(f"height is {height!r}, expected a function of xy")
         self.height = as_module(height)
 
     def distance(self, x):
@@ -241,8 +244,8 @@ class Scene(eqx.Module):
       none). The shapes are on the robot or in the world.
 
     Raises ArgumentError for objects of another type, for a negative radius or inverse inertia, and
-    for a radius or offset that is not finite. Functions that take a scene raise ArgumentError for
-    an unknown frame or a frame that is fixed to the world.
+    for a radius, an offset or an inertia that is not finite. Functions that take a scene raise
+    ArgumentError for an unknown frame or a frame that is fixed to the world.
     """
 
     frames: tuple[str | int, ...] = eqx.field(static=True)
@@ -294,9 +297,10 @@ class Scene(eqx.Module):
             contacts = arguments.parameter(contacts, names[0], (self.size,))
             joints = arguments.parameter(joints, names[1], (np.size(joints),))
             for x, name in zip((contacts, joints), names):
-                arguments.require(x, lambda x: x >= 0, name, "0 or more")
+                arguments.require(x, _is_size, name, "finite, 0 or more")
             if trees is not None:
                 trees = arguments.parameter(trees, names[2], (None, 10))
+                arguments.require(trees, np.isfinite, names[2], "finite")
             self.inverse_inertia = InverseInertias(contacts, joints, trees)
 
     @property
@@ -393,14 +397,16 @@ class Scene(eqx.Module):
         """A scene of the collision shapes of a robot, `model.geometry.collisions`.
 
         - `ground`: every shape of a moving link may touch it; default: the plane z = 0;
-        - `pairs`: other shapes that may touch each other, from `collision.pairs_of`; there, state
-          the shapes of the world and the disabled pairs of an SRDF file. Default: no pairs;
+        - `pairs`: other shapes that may touch each other, from `collision.pairs_of`. Pass the
+          shapes of the world and the disabled pairs of an SRDF file to `pairs_of`. Default: no
+          pairs;
         - `material`: as for `Scene`;
         - `most_vertices`: the largest number of vertices of the hull of a mesh on the ground.
 
         Warns with one `ContactWarning`, which names the shapes that are left out, because they are
         meshes in files: `io.read_meshes` reads them. Raises ArgumentError for a mesh without
-        volume, and without `pairs` for a model without shapes on moving links.
+        volume, for `most_vertices` out of its range, and for a model without shapes on moving links
+        if there are no `pairs`.
         """
         shapes, left_out, _ = shapes_of(model, most_vertices)
         if pairs is not None:

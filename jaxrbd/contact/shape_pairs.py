@@ -1,9 +1,10 @@
 """The contacts of pairs of shapes that may touch, and of shapes on the ground.
 
-A pair has one contact if one of its shapes is a sphere or an ellipsoid, and for two capsules; two
-if one shape is a capsule, and else four (`collision/patches.py`). A shape on the ground has as many
-contacts as in a pair with a half-space. On a plane its contacts are exact. On another ground they
-are the points of the shape that are lowest along the normal of the ground at the shape.
+A pair has one contact if one of its shapes is a sphere or an ellipsoid, or if both are capsules. A
+pair of a capsule and a shape of another kind has two, and all other pairs have four
+(`collision/patches.py`). A shape on the ground has as many contacts as in a pair with a half-space.
+On a plane its contacts are exact. On another ground they are the points of the shape that are
+lowest along the normal of the ground at the shape.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .._math.components import norm
 from .._math.linear import matmul
 from ..collision.distances import Batch, batches_of
 from ..collision.patches import core_patch, face_points, spread, tangents
-from ..collision.robot_shapes import PlacedShape
+from ..collision.robot_shapes import PlacedShape, require_members
 from ..collision.segments import segment_separation
 from ..collision.shapes import Box, Capsule, Ellipsoid, HalfSpace, Sphere, core_of
 from ..errors import ArgumentError
@@ -32,6 +33,7 @@ from ..model import arguments
 from ..model.arguments import Parameter
 from ..spatial import Pose, inverse_compose, inverse_rotate, rotate, transform_point
 
+# The index of the ground in the members of a pair.
 GROUND = -1
 
 
@@ -42,13 +44,15 @@ class CollisionPairs(eqx.Module):
     - `members`: the pairs (i, j) of indices of shapes a and b; j is -1 for the ground.
 
     The length is the number of contacts. The contacts are in the order of the pairs. Raises
-    ArgumentError as `collision_pairs`, and for a half-space or a shape in the world on the ground.
+    ArgumentError as `collision_pairs`, for members that are no pairs of different indices, and for
+    a half-space or a shape in the world on the ground.
     """
 
     shapes: tuple[PlacedShape, ...]
     members: tuple[tuple[int, int], ...] = eqx.field(static=True)
 
     def __check_init__(self):
+        require_members(self.shapes, self.members, GROUND)
         for i, j in self.members:
             a, b = (self.shapes[k] for k in (i, j))
             if j == GROUND:
@@ -56,8 +60,6 @@ class CollisionPairs(eqx.Module):
                     raise ArgumentError(f"{a.name} on the ground, expected a shape on the robot")
             elif a.frame is None and b.frame is None:
                 raise ArgumentError(f"both shapes of the pair {a.name}, {b.name} are in the world")
-            elif isinstance(a.shape, HalfSpace) and isinstance(b.shape, HalfSpace):
-                raise ArgumentError(f"the pair ({a.name}, {b.name}) has two half-spaces")
 
     def __len__(self) -> int:
         return int(np.sum(self.counts))
@@ -110,7 +112,7 @@ def collision_pairs(pairs: Iterable[tuple[PlacedShape, PlacedShape]]) -> Collisi
     two contacts with another shape. Other shapes have four.
 
     Raises ArgumentError for two shapes that are both fixed in the world by `frame=None`, for two
-    half-spaces, and for objects of another type.
+    half-spaces, for a shape that is paired with itself, and for objects of another type.
     """
     return pairs_and_ground(pairs, ())
 
@@ -156,6 +158,7 @@ def ground_spheres(placed: PlacedShape) -> tuple[Parameter, Sequence[Parameter]]
 
 
 def _size(shape: Any, dtype: np.dtype) -> Array:
+    """The size () in m of a shape, see `CollisionPairs.reference_spheres`."""
     if isinstance(shape, HalfSpace):
         return jnp.zeros((), dtype)
     core, radius = core_of(cast(shape, dtype))
@@ -206,6 +209,7 @@ def pair_contacts(
         for batch in batches:
             count, part = batch.label, compute(batch)
             parts.append(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), part))
+            # The places of the contacts in the list of all contacts.
             rows.append((np.cumsum(counts) - counts)[batch.rows][:, None] + np.arange(count))
     order = np.argsort(np.concatenate([x.ravel() for x in rows]))
     return jax.tree.map(lambda *x: jnp.concatenate(x)[order], *parts)
@@ -280,6 +284,8 @@ def _ground_contacts(ground: Callable[[Array], Array], p_WR: Array) -> Callable[
     def one(shape, X: Pose, count: int) -> PairContacts:
         core, radius = shape
         slope = jax.grad(height)
+        # The normal at the origin of the shape gives a first lowest point. The normal at this point
+        # gives the points of contact.
         normal = slope(X.p)
         lowest, _ = _lowest(core, X, normal / norm(normal), 1, height)
         normal = slope(lowest[0])

@@ -6,15 +6,15 @@ the velocity of a joint, with the impulse
     gamma = clip(conductance (target - u), lower, upper).
 
     term            conductance        target                               lower, upper
-    least length    1 / R              (l_min - l) / delay                  0, inf
-    largest length  1 / R              (l_max - l) / delay                  -inf, 0
+    least length    1 / R              (l_min - l) / time                   0, inf
+    largest length  1 / R              (l_max - l) / time                   -inf, 0
     dry friction    1 / R              0                                    -dt f, dt f
     damping         dt d               0                                    -inf, inf
     spring, short   dt^2 k             (rest_0 - l) / dt                    0, inf
     spring, long    dt^2 k             (rest_1 - l) / dt                    -inf, 0
     servo           dt (k_d + dt k_p)  (k_p e + k_d u_d) / (k_d + dt k_p)   dt force range
 
-The delay of a limit is dt, or `dt + recovery` for a length beyond the limit. R is a fraction of the
+The time of a limit is dt, or `dt + recovery` for a length beyond the limit. R is a fraction of the
 inverse inertia of the tendon. The friction force is f, the damping coefficient is d, and the
 stiffness is k. If k or d is a polynomial, it has the value for the length and the rate before the
 step. A negative stiffness would make the function of u concave. So its force before the step acts
@@ -57,6 +57,7 @@ def tendon_law(
     if tendons.stiffness is not None:
         stretch = stretches(tendons, lengths)
         stiffness = polynomial(tendons.stiffness, stretch)
+        # Only a polynomial can have negative values. They give a constant impulse.
         if jnp.ndim(tendons.stiffness) == 2:
             push = -dt * jnp.minimum(stiffness, 0) * stretch
             rows.append((conductance, zero, push, push))

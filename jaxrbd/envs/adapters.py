@@ -35,8 +35,9 @@ def gymnasium_vector(
     - `autoreset`: when a new episode begins, a value of `gymnasium.vector.AutoresetMode`.
       "NextStep" (default, as in Gymnasium): the step after the end of an episode ignores the
       action, has the reward 0, and returns the first observation of a new episode. "SameStep": the
-      last step of an episode returns this observation. `infos["final_obs"]` then has the last
-      observations of the old episodes, and `infos["_final_obs"]` is true for their environments.
+      last step of an episode returns the first observation of the new episode.
+      `infos["final_obs"]` then has the last observations of the old episodes, and
+      `infos["_final_obs"]` is true for their environments.
 
     The other infos are the reward terms by name. Actions are between -1 and 1. Observations and
     rewards are NumPy arrays; observations have the dtype of the model, rewards are float64. `reset`

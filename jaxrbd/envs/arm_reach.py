@@ -50,7 +50,7 @@ class ArmReachParams(NamedTuple):
 
 
 class ArmPhysics(NamedTuple):
-    """The motion of the arm, and the target (3,) in m, in world axes."""
+    """The motion, q (7,) in rad and v (7,) in rad/s, and the target (3,) in m in world axes."""
 
     motion: Motion
     target: Float[Array, "3"]
@@ -77,7 +77,7 @@ class ArmReach(Env):
 
     def default_params(self) -> ArmReachParams:
         model = load_robot("arm7")
-        model = dataclasses.replace(model, armature=jnp.full(7, 0.1, model.dtype))
+        model = dataclasses.replace(model, armature=jnp.full(7, 0.1, model.dtype))  # kg m^2
         effort = np.asarray(model.effort_limit)
         control = PD(2.0 * effort, 0.5 * effort, effort)
         middle = (np.asarray(model.lower_position_limit) + model.upper_position_limit) / 2
@@ -103,7 +103,7 @@ class ArmReach(Env):
         def torque(q, v):
             return params.control(model, q, v, aim) + gravity_force(model, q)
 
-        return physics._replace(motion=move(model, physics.motion, torque, self.time_step, 5))
+        return physics._replace(motion=move(model, physics.motion, torque, self.time_step, count=5))
 
     def observe(self, params, physics, key):
         (q, v), target = physics

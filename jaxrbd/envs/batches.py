@@ -83,6 +83,8 @@ class Vectorized(Wrapper):
     def __post_init__(self):
         if not isinstance(self.env, Env | _Resetting):
             raise ArgumentError(f"env is {described(self.env)}, expected an environment")
+        if self.mesh is not None:
+            arguments.require_type(self.mesh, "mesh", Mesh)
 
     def reset(self, params: Params, keys: Array) -> State:
         """The states (n) at the start of episodes.
@@ -108,7 +110,7 @@ class Vectorized(Wrapper):
         return self._mapped(self.env.step)(params, state, action)
 
     def _check_rows(self, params: Params, n: int) -> None:
-        """Raise ArgumentError for parameters with axes that do not have n rows."""
+        """Raise ArgumentError unless each leaf with an axis in `params_axes` has n rows on it."""
 
         def check(path: Any, axis: int | None, part: Any) -> None:
             if axis is None:
@@ -143,7 +145,7 @@ class Vectorized(Wrapper):
             in_axes = (axes, *(0 for _ in rows))
             if mesh is None:
                 return jax.vmap(function, in_axes)(params, *rows)
-            varied, shared = (_parts(axes, params, batched) for batched in (True, False))
+            varied, shared = (_selected(axes, params, with_rows) for with_rows in (True, False))
 
             def one(varied: Params, shared: Params, *rows: Any) -> State:
                 return function(_joined(axes, varied, shared), *rows)
@@ -154,22 +156,22 @@ class Vectorized(Wrapper):
         return run
 
 
-def _parts(axes: Any, params: Params, batched: bool) -> Any:
-    """The leaves of the parameters with rows, or the leaves without rows; None in other places.
+def _selected(axes: Any, params: Params, with_rows: bool) -> Any:
+    """The leaves with one row per environment, or all other leaves; None in place of the rest.
 
-    The rows are the first axis of the leaves with rows.
+    The first axis of a leaf with rows is the axis of its rows.
     """
 
-    def part(axis: int | None, x: Any) -> Any:
-        if (axis is not None) != batched:
+    def selected(axis: int | None, x: Any) -> Any:
+        if (axis is not None) != with_rows:
             return None
         return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, axis, 0), x) if axis else x
 
-    return jax.tree.map(part, axes, params, is_leaf=_is_none)
+    return jax.tree.map(selected, axes, params, is_leaf=_is_none)
 
 
 def _joined(axes: Any, varied: Any, shared: Any) -> Params:
-    """The parameters that `_parts` separated."""
+    """The parameters with the leaves of both results of `_selected`."""
     return jax.tree.map(
         lambda axis, x, y: y if axis is None else x, axes, varied, shared, is_leaf=_is_none
     )

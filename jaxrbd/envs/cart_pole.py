@@ -72,7 +72,7 @@ class CartPoleSwingUp(Env):
     def advance(self, params, physics, action, key):
         # Not `jnp.stack`, which needs equal shardings on a mesh with axes of type Explicit.
         tau = params.force * action * jnp.array([1.0, 0.0], action.dtype)
-        return move(params.model, physics, lambda q, v: tau, self.time_step, 4)
+        return move(params.model, physics, lambda q, v: tau, self.time_step, count=4)
 
     def observe(self, params, physics, key):
         (x, angle), (speed, rate) = physics

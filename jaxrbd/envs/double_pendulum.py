@@ -21,14 +21,14 @@ class DoublePendulumParams(NamedTuple):
     """The parameters of `DoublePendulumSwingUp`.
 
     - `model`: the bundled robot "double_pendulum", or another robot with two revolute joints, which
-      hangs down at q = 0;
+      hangs down at q = 0. The rewards and the observations assume two rods of 1 m;
     - `torque` (2,) in N m: the torques of the shoulder and the elbow for the action 1. The default
       torque of the shoulder cannot lift the stretched pendulum, so the pendulum must swing;
     - `start` (4,): half the widths of the uniform distribution of the start about the hanging
       pendulum: two angles in rad, and their rates;
-    - `weights`: the weights of the reward terms `height`, `angular_velocity` and `action`. The
-      height term is minus the sum over both rods of the distance in m of the end of the rod below
-      its highest place. The other terms are minus sums of squares.
+    - `weights`: the weights of the reward terms `height`, `angular_velocity` and `action`. The end
+      of each rod is a distance in m below the highest place that it can reach; `height` is minus
+      the sum of both distances. The other terms are minus sums of squares.
     """
 
     model: Model
@@ -68,7 +68,7 @@ class DoublePendulumSwingUp(Env):
 
     def advance(self, params, physics, action, key):
         tau = params.torque * action
-        return move(params.model, physics, lambda q, v: tau, self.time_step, 4)
+        return move(params.model, physics, lambda q, v: tau, self.time_step, count=4)
 
     def observe(self, params, physics, key):
         angles = jnp.cumsum(physics.q)

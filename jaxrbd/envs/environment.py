@@ -35,7 +35,7 @@ Physics = Any
 # What a policy gets: an array (n,), or a pytree of arrays, such as a dict of arrays.
 Observation = PyTree[Float[Array, "..."]]
 
-# The shapes that an entry of the parameters may have.
+# The shapes that a field of the parameters may have.
 Shapes = tuple[tuple[int, ...], ...]
 
 # A leaf of the parameters: a float or a NumPy array at first, an array of JAX after
@@ -57,8 +57,8 @@ class State(NamedTuple):
     - `final_observation`: the observation after the step, before a reset by `auto_reset`. Without a
       reset, it is equal to `observation` up to rounding;
     - `diverged` (): whether the action, the physical state after it, the observation or a reward
-      term has an entry that is not finite. The step then has terminated the episode. If the action
-      or the physical state is not finite, `physics` is the state before the step. Entries of the
+      term has an entry that is not finite. Then `terminated` is true, too. If the action or the
+      physical state is not finite, `physics` is the state before the step. Entries of the
       observation and reward terms that are not finite are 0, also after a reset;
     - `steps` (): the number of steps of the episode up to now;
     - `key`: the random key of the environment. Each step uses this key and stores a new one.
@@ -86,7 +86,9 @@ Parts = tuple[tuple[str, int], ...]
 
 
 class Interface(NamedTuple):
-    """What a controller on a robot needs besides a policy; None for what is not stated.
+    """What a controller on a robot needs besides a policy.
+
+    A field is None if the environment does not state it.
 
     - `observation`: the names and the sizes of the arrays that make up an observation, in their
       order; if observations are dicts, a dict with such a tuple for each entry;
@@ -167,14 +169,14 @@ class Env(abc.ABC):
         return physics.q
 
     def shapes(self, params: Params) -> Mapping[str, Shapes]:
-        """The shapes that entries of `params` may have, which `reset` and `step` check.
+        """The shapes that the fields of `params` may have, by name; `reset` and `step` check them.
 
-        By default no entry is stated.
+        They do not check fields without an entry. By default there are no entries.
         """
         return {}
 
     def interface(self, params: Params) -> Interface:
-        """What a controller on a robot needs besides a policy; by default nothing is stated."""
+        """What a controller on a robot needs besides a policy; by default, all fields are None."""
         return Interface()
 
     def settings(self) -> dict[str, Any]:
@@ -194,14 +196,14 @@ class Env(abc.ABC):
         `key`: a key of `jax.random.key`, or of `jax.random.PRNGKey`. The key of the state is of
         the first kind. Raises ArgumentError for another key, and as `step` for `params`.
         """
-        _check_settings(self, params)
+        _check_settings_and_params(self, params)
         key = arguments.typed_keys(key, "key", 0)
         key, start_key, sensor_key = jax.random.split(key, 3)
         physics = self.initial(params, start_key)
         observation = _finite_or_zero(_apply(self.observe, params, physics, sensor_key))
         action = jnp.zeros(self.action_size, params.model.dtype)
         zero = jnp.zeros((), params.model.dtype)
-        shapes = jax.eval_shape(lambda: self._weighted(params, physics, action, physics))
+        shapes = jax.eval_shape(lambda: self._weighted_terms(params, physics, action, physics))
         false = jnp.zeros((), bool)
         return State(
             physics=physics,
@@ -223,10 +225,10 @@ class Env(abc.ABC):
         that is not finite terminates the episode; see `State.diverged`.
 
         Raises ArgumentError for an action of another shape or dtype, for params and states of
-        another type, for an entry of `params` of another shape than `shapes` states, and for
-        weights that do not fit the reward terms.
+        another type, for a field of `params` of another shape than `shapes` states, and for weights
+        that do not fit the reward terms.
         """
-        _check_settings(self, params)
+        _check_settings_and_params(self, params)
         arguments.require_type(state, "state", State)
         action = _checked_action(self, params.model, action)
         key = arguments.typed_keys(state.key, "state.key", 0)
@@ -236,7 +238,7 @@ class Env(abc.ABC):
         physics = _apply(self.advance, params, state.physics, action, motion_key)
         physics_finite = action_finite & _finite(physics)
         physics = select(physics_finite, physics, state.physics)
-        terms = _apply(self._weighted, params, state.physics, action, physics)
+        terms = _apply(self._weighted_terms, params, state.physics, action, physics)
         observation = _apply(self.observe, params, physics, sensor_key)
         diverged = ~(physics_finite & _finite((terms, observation)))
         terms, observation = _finite_or_zero((terms, observation))
@@ -262,9 +264,10 @@ class Env(abc.ABC):
             key=key,
         )
 
-    def _weighted(
+    def _weighted_terms(
         self, params: Params, before: Physics, action: Array, after: Physics
     ) -> dict[str, Array]:
+        """The reward terms of a step by name, times their weights."""
         terms = self.terms(params, before, action, after)
         if set(terms) != set(params.weights):
             raise ArgumentError(
@@ -319,11 +322,11 @@ def require_joint_kinds(model: Model, *kinds: type[Joint]) -> None:
 
 
 def checked_params(env: Env, params: Any) -> Params:
-    """The parameters. Raises ArgumentError if they have no model."""
-    if not isinstance(getattr(params, "model", None), Model):
+    """The parameters. Raises ArgumentError if they have no model or no weights."""
+    if not isinstance(getattr(params, "model", None), Model) or not hasattr(params, "weights"):
         raise ArgumentError(
-            f"params is {described(params)}, expected parameters with the field `model`, such as "
-            f"default_params() of {type(env).__name__}"
+            f"params is {described(params)}, expected parameters with the fields `model` and "
+            f"`weights`, such as default_params() of {type(env).__name__}"
         )
     return params
 
@@ -411,7 +414,7 @@ def sizes(arrays: Callable[[], Mapping[str, Array]]) -> Parts:
     return tuple(found)
 
 
-def pose_by_joint(model: Model, q: Array) -> dict[str, Array]:
+def pose_by_joint(model: Model, q: Parameter) -> dict[str, Parameter]:
     """The coordinates of each joint in a configuration, for `Interface.pose`."""
     return {name: q[model.joint(name).q] for name in model.joint_names}
 
@@ -421,7 +424,8 @@ def uniform(key: PRNGKeyArray, width: Array) -> Array:
     return width * jax.random.uniform(key, width.shape, width.dtype, -1, 1)
 
 
-def _check_settings(env: Env, params: Params) -> None:
+def _check_settings_and_params(env: Env, params: Params) -> None:
+    """Raise ArgumentError for wrong static settings of an environment, or wrong parameters."""
     arguments.require_counts(episode_steps=env.episode_steps)
     smoothing = getattr(env, "smoothing", None)
     if smoothing is not None:
@@ -450,6 +454,7 @@ def _check_settings(env: Env, params: Params) -> None:
 
 
 def _check_number(name: str, x: ArrayLike) -> None:
+    """Raise ArgumentError unless x is an array of shape () or a number."""
     if not arguments.is_array(x):
         raise ArgumentError(f"{name} is {described(x)}, expected a number")
     if np.shape(x) != ():
@@ -457,6 +462,7 @@ def _check_number(name: str, x: ArrayLike) -> None:
 
 
 def _checked_action(env: Env, model: Model, action: ArrayLike) -> Array:
+    """The action as an array. Raises ArgumentError for another shape or dtype."""
     action = arguments.as_array(action, "action")
     if action.shape != (env.action_size,):
         hint = "; batch with jaxrbd.envs.vectorize" if action.ndim > 1 else ""

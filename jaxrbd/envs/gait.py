@@ -1,8 +1,8 @@
 """The joint positions of a gait: each foot steps along the commanded velocity.
 
 A foot swings in one half of the period T and stands in the other half. While it stands, it does not
-move on the ground. In the swing its height is `sin(pi s)^2` times the height of the steps, for s
-from 0 to 1.
+move on the ground. In the swing its height is `sin(pi s)^2` times the height of the steps, where s
+grows from 0 to 1 during the swing.
 
 In each half of the period, the base moves as a linear inverted pendulum of height z over the
 standing feet, with the acceleration `w^2 (b - b_s)` for the place b of the base, the place b_s of
@@ -55,8 +55,8 @@ from .environment import Parameter
 # point, as fractions of the height of the base above the foot.
 COUNTS = (9, 5, 6)
 LOW, HIGH = (-0.4, -0.12, -0.05), (0.4, 0.12, 0.2)
-# The largest error of a foot that is lifted by half of the last point along z, as a fraction of the
-# height of the base.
+# The largest error of the position of a foot that is lifted by half of `HIGH[2]`, as a fraction of
+# the height of the base.
 TOLERANCE = 0.01
 TURN = 0.1  # rad, the angle of the feet in the finite difference for `GaitPostures.turning`
 
@@ -92,11 +92,11 @@ class GaitPostures(NamedTuple):
     def base_path(
         self, gait: Float[Array, "2"], time: Float[Array, ""], command: Float[Array, "3"]
     ) -> Float[Array, "2"]:
-        """The place of the base in m, x and y in the axes of the base.
+        """The place of the base in m, relative to a point: x and y in the axes of the base.
 
-        It is relative to the place of the base in the middle of the half of the period, without the
-        motion towards the standing feet. This place moves forward by one step length at the start
-        of each half. The arguments are as for `displacements`.
+        The point is the place of the base in the middle of the current half of the period, without
+        the motion towards the standing feet. It moves by one step length from each half to the
+        next. The arguments are as for `displacements`.
         """
         progress, sway = self._pendulum(gait, time)
         return command[:2] * progress * gait[0] / 2 - sway
@@ -104,7 +104,7 @@ class GaitPostures(NamedTuple):
     def displacements(
         self, gait: Float[Array, "2"], time: Float[Array, ""], command: Float[Array, "3"]
     ) -> Float[Array, "f 3"]:
-        """The displacements of the feet in m, in the frame of the base.
+        """The displacements of the feet from `places` in m, in the axes of the base.
 
         `gait`: the period in s and the height of the steps in m; `time` in s since the start of the
         gait; `command`: forward velocity and velocity to the left in m/s, and turning rate in
@@ -113,10 +113,10 @@ class GaitPostures(NamedTuple):
         period, height = gait
         places = jnp.asarray(self.places)
         turned = jnp.stack([-places[:, 1], places[:, 0]], axis=1)
-        # The length of a step: the way of the base while the foot stands.
+        # The length of a step: the distance that the base moves while the foot stands.
         length = (command[None, :2] + command[2] * turned) * period / 2
         progress, sway = self._pendulum(gait, time)
-        lead, rise = self._swings(gait, time)
+        lead, rise = self._swing_motion(gait, time)
         level = (lead - progress)[:, None] * length + sway[None]
         return jnp.concatenate([level, height * rise[:, None]], axis=1)
 
@@ -131,14 +131,14 @@ class GaitPostures(NamedTuple):
         period = gait[0]
         # The turn of the base since the middle of the half, divided by its turn in a half.
         turned = time / period * 2 % 1 - 0.5
-        return (self._swings(gait, time)[0] - turned) * command[2] * period / 2
+        return (self._swing_motion(gait, time)[0] - turned) * command[2] * period / 2
 
-    def _swings(
+    def _swing_motion(
         self, gait: Float[Array, "2"], time: Float[Array, ""]
     ) -> tuple[Float[Array, " f"], Float[Array, " f"]]:
-        """How far each foot is ahead of its standing place, and its height.
+        """How far each foot is ahead of the standing feet, in step lengths, and its height.
 
-        The units are the step length and the step height.
+        The unit of the height is the height of the steps. Both are 0 for a standing foot.
         """
         phase = (time / gait[0] + jnp.asarray(self.phases)) % 1
         s = phase * 2  # from 0 to 1 in the swing, and from 1 to 2 on the ground
@@ -151,18 +151,22 @@ class GaitPostures(NamedTuple):
     def _pendulum(
         self, gait: Float[Array, "2"], time: Float[Array, ""]
     ) -> tuple[Float[Array, ""], Float[Array, "2"]]:
-        """The two parts of the motion of the base: in step lengths, and in m away from the feet."""
+        """The two parts of the motion of the base.
+
+        The part along the command is in step lengths. The second part (2,) is in m, along x and y:
+        it is minus the motion towards the standing feet.
+        """
         period = gait[0]
         places, phases = jnp.asarray(self.places), jnp.asarray(self.phases)
         rate = jnp.sqrt(jnp.asarray(self.gravity) / jnp.abs(jnp.mean(places[:, 2])))
-        half = time / period * 2
-        x, end = rate * (half % 1 - 0.5) * period / 2, rate * period / 4
-        # In the first half of the period, the feet of the phase 1/2 stand.
-        first = (phases < 0.25).astype(places.dtype)
-        weights = first / jnp.sum(first) - (1 - first) / jnp.sum(1 - first)
-        swinging = jnp.sum(places[:, :2] * weights[:, None], axis=0) / 2
+        half = time / period * 2  # halves of the period since the start
+        x, end = rate * (half % 1 - 0.5) * period / 2, rate * period / 4  # w t and w T / 4
+        early = (phases < 0.25).astype(places.dtype)  # 1 for the feet that swing in the first half
+        weights = early / jnp.sum(early) - (1 - early) / jnp.sum(1 - early)
+        # From the middle between both groups of feet to the mean place of the early feet.
+        to_early = jnp.sum(places[:, :2] * weights[:, None], axis=0) / 2
         sign = jnp.where(half % 2 < 1, 1, -1)
-        away = swinging * sign.astype(places.dtype)
+        away = to_early * sign.astype(places.dtype)  # from the standing feet
         return jnp.sinh(x) / jnp.sinh(end) / 2, away * (1 - jnp.cosh(x) / jnp.cosh(end))
 
     def joint_positions(
@@ -206,7 +210,7 @@ class GaitPostures(NamedTuple):
     def check_command(self, gait: Float[Array, "2"], command: Float[Array, "3"]) -> None:
         """Raise ArgumentError if a foot leaves the grid for commands within +- `command`.
 
-        The values of the arguments must be known; they are as for `displacements`.
+        The arguments are as for `displacements`, and not traced.
         """
         largest = np.max(np.abs(self._extreme_displacements(gait, command)), axis=(0, 1, 2))
         for axis, x, limit in zip("xyz", largest, np.asarray(self.high)):
@@ -219,6 +223,7 @@ class GaitPostures(NamedTuple):
                 )
 
     def _interpolated(self, displacement: Float[Array, "3"]) -> Float[Array, " n"]:
+        """The joint positions for one displacement, interpolated between the points of the grid."""
         positions = jnp.asarray(self.positions)
         cells = np.array(positions.shape[:3]) - 1
         low, high = jnp.asarray(self.low), jnp.asarray(self.high)
@@ -235,7 +240,7 @@ class GaitPostures(NamedTuple):
 def _extremes(
     function: Callable[[Array, Array], Array], gait: Float[Array, "2"], command: Float[Array, "3"]
 ) -> Float[Array, "commands moments ..."]:
-    """A function of time and command at 16 times of a period, and for 27 commands.
+    """The values of a function of time and command, at 16 times of a period and for 27 commands.
 
     The entries of the commands are 0, plus and minus the entries of `command`.
     """
@@ -253,9 +258,10 @@ def gait_postures(
 ) -> GaitPostures:
     """The `GaitPostures` of a robot with a free-flying base and joints of one dof.
 
-    `home`: the posture; `frames`: the links that touch the ground, in any order; a link may occur
-    more than once; `phases`: the phase of each entry of `frames`, 0 or 1/2 up to whole
-    periods. A foot keeps its orientation if its leg has six joints or more.
+    `home`: the posture; `frames`: the names or indices of the links that touch the ground, in any
+    order; a link may occur more than once; `phases`: the phase of each entry of `frames` as a
+    fraction of the period, 0 or 1/2 up to whole periods. A foot keeps its orientation if its leg
+    has six joints or more.
 
     Raises ArgumentError for another robot, for another number of phases than frames, for other
     phases, for two phases of one foot, if not both phases occur, for a joint that moves two feet,
@@ -263,29 +269,8 @@ def gait_postures(
     """
     home = arguments.configuration(model, home)
     check_legged_robot(model)
-    frames = arguments.sequence(frames, "frames", "frames")
-    phases = np.asarray(arguments.parameter(phases, "phases", (None,))).tolist()
-    if len(phases) != len(frames):
-        raise ArgumentError(
-            f"phases has {len(phases)} values, expected {len(frames)}, one per frame"
-        )
-    found: dict[int, float] = {}
-    for frame, given in zip(map(model.frame_index, frames), phases):
-        phase = round(2 * given % 2, 6) % 2 / 2
-        if phase not in (0, 0.5):
-            raise ArgumentError(
-                f"phases has {given} for {model.frame_names[frame]!r}, expected 0 or 0.5"
-            )
-        if found.setdefault(frame, phase) != phase:
-            raise ArgumentError(
-                f"phases has {found[frame]} and {phase} for {model.frame_names[frame]!r}, expected "
-                "one phase per foot"
-            )
-    if len(set(found.values())) != 2:
-        raise ArgumentError(
-            f"the feet have the phases {sorted(set(found.values()))}, expected 0 and 0.5"
-        )
-    rows = np.array([*found])
+    phase_by_foot = _phase_by_foot(model, frames, phases)
+    rows = np.array([*phase_by_foot])
     feet = [model.frame_names[row] for row in rows]
     legs = model.topology.movers(np.array(model.frame_bodies)[rows])[:, 1:]  # without the base
     feet_of_joint = np.sum(legs, axis=0)
@@ -309,7 +294,7 @@ def gait_postures(
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3)
     displacements = jnp.asarray(np.concatenate([grid, np.zeros((2, 3))]), home.dtype)
     turns = jnp.asarray(np.append(np.zeros(len(grid)), (TURN, -TURN)), home.dtype)
-    positions, errors = _displaced(
+    positions, errors = _displaced_postures(
         model, home, displacements, turns, feet=tuple(feet), rigid=rigid, locked=locked
     )
     turning = (positions[-2] - positions[-1]) / (2 * TURN)
@@ -320,7 +305,6 @@ def gait_postures(
                 f"the leg of {foot!r} cannot lift the foot by {grid[lifted, 2]:.3g} m from the "
                 f"posture: the nearest place is {error:.2g} m away"
             )
-    phases_of_feet = np.array([*found.values()])
     positions = positions[:-2].reshape(*COUNTS, -1)
     postures = GaitPostures(
         positions=positions,
@@ -328,11 +312,40 @@ def gait_postures(
         high=high,
         legs=legs.astype(float),
         places=places,
-        phases=phases_of_feet,
+        phases=np.array([*phase_by_foot.values()]),
         turning=turning,
         gravity=gravity,
     )
     return cast(postures, model.dtype)
+
+
+def _phase_by_foot(
+    model: Model, frames: Sequence[str | int], phases: Sequence[float]
+) -> dict[int, float]:
+    """The phase of each foot, 0 or 1/2, by the index of its frame. Errors as in `gait_postures`."""
+    frames = arguments.sequence(frames, "frames", "frames")
+    phases = np.asarray(arguments.parameter(phases, "phases", (None,))).tolist()
+    if len(phases) != len(frames):
+        raise ArgumentError(
+            f"phases has {len(phases)} values, expected {len(frames)}, one per frame"
+        )
+    found: dict[int, float] = {}
+    for frame, given in zip(map(model.frame_index, frames), phases):
+        phase = round(2 * given % 2, 6) % 2 / 2
+        if phase not in (0, 0.5):
+            raise ArgumentError(
+                f"phases has {given} for {model.frame_names[frame]!r}, expected 0 or 0.5"
+            )
+        if found.setdefault(frame, phase) != phase:
+            raise ArgumentError(
+                f"phases has {found[frame]} and {phase} for {model.frame_names[frame]!r}, expected "
+                "one phase per foot"
+            )
+    if len(set(found.values())) != 2:
+        raise ArgumentError(
+            f"the feet have the phases {sorted(set(found.values()))}, expected 0 and 0.5"
+        )
+    return found
 
 
 def check_legged_robot(model: Model) -> None:
@@ -346,7 +359,7 @@ def check_legged_robot(model: Model) -> None:
 
 
 @functools.partial(jax.jit, static_argnames=("feet", "rigid", "locked"))
-def _displaced(
+def _displaced_postures(
     model: Model,
     home: Float[Array, " nq"],
     displacements: Float[Array, "m 3"],
@@ -357,8 +370,8 @@ def _displaced(
 ) -> tuple[Float[Array, "m n"], Float[Array, "m f"]]:
     """The joint positions for m displacements of all feet, and the errors of the feet in m.
 
-    `turns` (m,) in rad: the angles of all feet about the z axis; `rigid`: whether each foot keeps
-    its orientation otherwise; `locked`: the joints that do not move.
+    `turns` (m,) in rad: the angles by which all feet turn about the z axis; `rigid`: whether each
+    foot keeps its orientation otherwise; `locked`: the joints that do not move.
     """
 
     @jax.vmap

@@ -90,7 +90,7 @@ def _joint_actuation(params: MjcfParams, physics: MjcfPhysics) -> Array:
     return params.coordinates.qfrc(model, q, tau)[6:]
 
 
-def _double_pendulum(params: MjcfParams, physics: MjcfPhysics) -> Array:
+def _double_pendulum_observation(params: MjcfParams, physics: MjcfPhysics) -> Array:
     qpos, limit_force = _qpos(params, physics), physics.readings["limit_force"]
     parts = (
         qpos[:1],
@@ -102,18 +102,19 @@ def _double_pendulum(params: MjcfParams, physics: MjcfPhysics) -> Array:
     return jnp.concatenate(parts)
 
 
-def _reacher(params: MjcfParams, physics: MjcfPhysics) -> Array:
+def _reacher_observation(params: MjcfParams, physics: MjcfPhysics) -> Array:
     qpos, qvel = _qpos(params, physics), _qvel(params, physics)
     to_tip = _place("fingertip", params, physics) - _place("target", params, physics)
     return jnp.concatenate([jnp.cos(qpos[:2]), jnp.sin(qpos[:2]), qpos[2:], qvel[:2], to_tip[:2]])
 
 
-def _pusher(params: MjcfParams, physics: MjcfPhysics) -> Array:
+def _pusher_observation(params: MjcfParams, physics: MjcfPhysics) -> Array:
     places = [_place(frame, params, physics) for frame in ("tips_arm", "object", "goal")]
     return jnp.concatenate([_qpos(params, physics)[:7], _qvel(params, physics)[:7], *places])
 
 
 # ------------------------------------------------------------------------------------ reward terms
+# A cost is a negative reward term.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,13 +223,13 @@ def _tip_is_high(params: MjcfParams, physics: MjcfPhysics) -> Array:
 # -------------------------------------------------------------------------------- starts: q and v
 
 
-def _drawn(params: MjcfParams, qpos: Array, qvel: Array) -> tuple[Array, Array]:
-    """q and v for the coordinates of MuJoCo."""
+def _q_and_v(params: MjcfParams, qpos: Array, qvel: Array) -> tuple[Array, Array]:
+    """q and v of the model, from qpos and qvel of MuJoCo."""
     q = params.coordinates.q(params.model, qpos)
     return q, params.coordinates.v(params.model, q, qvel)
 
 
-def _uniform_changes(params: MjcfParams, key: Array) -> tuple[Array, Array]:
+def _uniform_qpos_and_qvel(params: MjcfParams, key: Array) -> tuple[Array, Array]:
     """qpos0 with a uniform change, also of each entry of a quaternion, and a uniform velocity."""
     qpos = params.coordinates.qpos(params.model, params.home)
     qvel = jnp.zeros(len(params.coordinates.v_index), qpos.dtype)
@@ -240,37 +241,37 @@ def _uniform_changes(params: MjcfParams, key: Array) -> tuple[Array, Array]:
 
 
 def _uniform_start(params: MjcfParams, key: Array) -> tuple[Array, Array]:
-    return _drawn(params, *_uniform_changes(params, key))
+    return _q_and_v(params, *_uniform_qpos_and_qvel(params, key))
 
 
 def _normal_start(params: MjcfParams, key: Array) -> tuple[Array, Array]:
     """As `_uniform_start`, with a normal velocity of the standard deviation `start[1]`."""
     key, speed_key = jax.random.split(key)
-    qpos, qvel = _uniform_changes(params, key)
+    qpos, qvel = _uniform_qpos_and_qvel(params, key)
     normal = jax.random.normal(speed_key, qvel.shape, qvel.dtype)
-    return _drawn(params, qpos, params.start[1] * normal)
+    return _q_and_v(params, qpos, params.start[1] * normal)
 
 
 def _reacher_start(params: MjcfParams, key: Array) -> tuple[Array, Array]:
     """The target is uniform in a circle of 0.2 m, at rest."""
     key, radius_key, angle_key = jax.random.split(key, 3)
-    qpos, qvel = _uniform_changes(params, key)
+    qpos, qvel = _uniform_qpos_and_qvel(params, key)
     radius = 0.2 * jnp.sqrt(jax.random.uniform(radius_key, (), qpos.dtype))
     angle = jnp.pi * jax.random.uniform(angle_key, (), qpos.dtype, -1, 1)
     target = radius * jnp.stack([jnp.cos(angle), jnp.sin(angle)])
-    return _drawn(params, qpos.at[-2:].set(target), qvel.at[-2:].set(0))
+    return _q_and_v(params, qpos.at[-2:].set(target), qvel.at[-2:].set(0))
 
 
 def _pusher_start(params: MjcfParams, key: Array) -> tuple[Array, Array]:
     """The object is uniform in a rectangle, but not within 0.17 m of the goal. Both are at rest."""
     key, object_key = jax.random.split(key)
-    qpos, qvel = _uniform_changes(params, key)
+    qpos, qvel = _uniform_qpos_and_qvel(params, key)
     # The first of 64 draws that is outside of the circle; about 62 % of all draws are outside.
     low, high = (jnp.array(x, qpos.dtype) for x in ((-0.3, -0.2), (0.0, 0.2)))
     draws = jax.random.uniform(object_key, (64, 2), qpos.dtype, low, high)
     place = draws[jnp.argmax(norm(draws) > 0.17)]
     qpos = qpos.at[-4:-2].set(place).at[-2:].set(0)
-    return _drawn(params, qpos, qvel.at[-4:].set(0))
+    return _q_and_v(params, qpos, qvel.at[-4:].set(0))
 
 
 # --------------------------------------------------------------------------------------- the tasks
@@ -282,8 +283,10 @@ class _Task(NamedTuple):
     - `file`: the MJCF file; `timestep` in s: the time step of this file; `frame_skip`: the number
       of time steps per action;
     - `start`: the size of the random change of qpos and of qvel at the start;
-    - `forward`: the weight of "reward_forward", and the coordinate whose speed it is;
-    - `healthy`: the weight of "reward_survive", and the condition without which an episode ends.
+    - `forward`: the weight of "reward_forward", and the coordinate whose rate is this reward;
+    - `healthy`: the weight of "reward_survive", and the condition of a healthy state. An episode
+      ends when the state is not healthy;
+    - all other fields: as in `MjcfTask`.
     """
 
     file: str
@@ -299,7 +302,7 @@ class _Task(NamedTuple):
     episode_steps: int = 1000
 
 
-_HUMANOID = (_qpos_without_xy, _qvel, _cinert, _cvel, _joint_actuation, "cfrc_ext")
+_HUMANOID_OBSERVATIONS = (_qpos_without_xy, _qvel, _cinert, _cvel, _joint_actuation, "cfrc_ext")
 
 _TASKS: dict[str, _Task] = {
     "Ant-v5": _Task(
@@ -355,7 +358,7 @@ _TASKS: dict[str, _Task] = {
         frame_skip=5,
         start=(0.01, 0.01),
         draw_start=_uniform_start,
-        observations=_HUMANOID,
+        observations=_HUMANOID_OBSERVATIONS,
         forward=(1.25, _center_of_mass_x),
         healthy=(5.0, _humanoid_is_healthy),
         rewards={"reward_ctrl": (0.1, _control_cost), "reward_contact": (5e-7, _contact_cost)},
@@ -366,7 +369,7 @@ _TASKS: dict[str, _Task] = {
         frame_skip=5,
         start=(0.01, 0.01),
         draw_start=_uniform_start,
-        observations=_HUMANOID,
+        observations=_HUMANOID_OBSERVATIONS,
         rewards={
             "reward_linup": (1 / 0.003, _height),  # the height divided by the timestep
             "reward_quadctrl": (0.1, _control_cost),
@@ -389,7 +392,7 @@ _TASKS: dict[str, _Task] = {
         frame_skip=5,
         start=(0.1, 0.1),
         draw_start=_normal_start,
-        observations=(_double_pendulum,),
+        observations=(_double_pendulum_observation,),
         sensors=("limit_force",),
         healthy=(10.0, _tip_is_high),
         rewards={
@@ -403,7 +406,7 @@ _TASKS: dict[str, _Task] = {
         frame_skip=2,
         start=(0.1, 5e-3),
         draw_start=_reacher_start,
-        observations=(_reacher,),
+        observations=(_reacher_observation,),
         rewards={
             "reward_dist": (1.0, _Distance("fingertip", "target")),
             "reward_ctrl": (1.0, _control_cost),
@@ -426,7 +429,7 @@ _TASKS: dict[str, _Task] = {
         frame_skip=5,
         start=(0.0, 5e-3),
         draw_start=_pusher_start,
-        observations=(_pusher,),
+        observations=(_pusher_observation,),
         rewards={
             "reward_dist": (1.0, _Distance("object", "goal")),
             "reward_near": (0.5, _Distance("object", "tips_arm")),
@@ -443,7 +446,7 @@ GYMNASIUM_TASKS: tuple[str, ...] = tuple(_TASKS)
 def gymnasium_task(name: str, **changes: Any) -> MjcfTask:
     """A task of Gymnasium with MuJoCo, as a pure environment with jaxrbd's physics.
 
-    - `name`: one of `GYMNASIUM_TASKS`, such as "Ant-v5", the ids of `gymnasium.make`;
+    - `name`: one of `GYMNASIUM_TASKS`, which are ids of `gymnasium.make`, such as "Ant-v5";
     - `changes`: other values of the fields of `MjcfTask`, such as `path` for another MJCF file with
       the same bodies, or `substeps`.
 
@@ -459,8 +462,7 @@ def gymnasium_task(name: str, **changes: Any) -> MjcfTask:
     - Contact forces in observations and rewards (`cfrc_ext` of Ant and both Humanoids, the force of
       the joint limit of InvertedDoublePendulum) are jaxrbd's forces in MuJoCo's convention.
     - Observations and rewards use the state after the step. In Gymnasium, positions of bodies,
-      `cinert` and `cvel` are from the last evaluation within MuJoCo's step, before the state
-      reaches its end.
+      `cinert` and `cvel` are from the last evaluation within MuJoCo's step, before its end.
     - A state that is not finite ends the episode, see `State.diverged`.
     - The constant 1 in the reward of HumanoidStandup has the name `alive`.
 

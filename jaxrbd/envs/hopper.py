@@ -20,6 +20,7 @@ from .motion import Motion
 REST = 0.5  # m, from the body to the centre of the foot at the position 0 of the leg
 RADIUS = 0.03  # m, of the foot
 STROKE = 0.15  # m, in both directions
+SUBSTEPS = 5  # steps of the physics per action
 
 
 class HopperParams(NamedTuple):
@@ -95,13 +96,13 @@ class Hopper(Env):
                 params.scene,
                 *motion,
                 no_force,
-                self.time_step / 5,
+                self.time_step / SUBSTEPS,
                 servo=servo,
                 smoothing=self.smoothing,
             )
             return Motion(found.q, found.v)
 
-        return repeat(step, physics, 5)
+        return repeat(step, physics, SUBSTEPS)
 
     def observe(self, params, physics, key):
         (height, leg), (speed, rate) = physics

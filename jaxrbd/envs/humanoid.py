@@ -20,7 +20,7 @@ PHASES = (0.0,) * 4 + (0.5,) * 4
 
 @dataclasses.dataclass(frozen=True)
 class HumanoidStand(legged.LeggedEnv):
-    """The humanoid keeps its home posture at a place; its soles touch the ground at their corners.
+    """The humanoid stands still in its home posture. Its soles touch the ground at their corners.
 
     - action (29,): the target positions of the joints are `home + stroke * action`;
     - observation (96,): in the frame of the pelvis, the direction of gravity, and the linear and
@@ -70,6 +70,7 @@ class HumanoidWalk(legged.LeggedEnv):
 
 
 def _humanoid_params(command: tuple[float, float, float]) -> legged.LeggedParams:
+    """The parameters of the humanoid without a gait; `command`: as in `LeggedParams`."""
     model = load_robot("humanoid").with_dissipation()
     corners = np.array([(x, y, 0.0) for x, y in itertools.product(*((-s, s) for s in SOLE))])
     soles = [name for name in model.frame_names if name.endswith("_sole")]
@@ -89,4 +90,6 @@ def _humanoid_params(command: tuple[float, float, float]) -> legged.LeggedParams
         "bounce": 0.1,
     }
     home = home_posture("humanoid")
-    return legged.default_params(model, scene, control, home, 0.5, weights, command)
+    return legged.default_params(
+        model, scene, control, home, low=0.5, weights=weights, command=command
+    )

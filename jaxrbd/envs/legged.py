@@ -26,8 +26,9 @@ from .environment import Env, Interface, Parameter, pose_by_joint, repeat, sizes
 from .gait import GaitPostures
 
 TIME_STEP = 0.02  # s, between two actions
-SUBSTEPS = 5  # of the physics
-# The weights of the reward terms that differ for a robot that follows the postures of a gait.
+SUBSTEPS = 5  # steps of the physics per action
+# Weights of reward terms for a robot that follows the postures of a gait. All other terms have the
+# usual weights.
 GAIT_WEIGHTS = {"alive": 2.0, "posture": 8.0, "velocity": 3.0, "gait": 4.0, "action_rate": 0.003}
 
 
@@ -40,8 +41,8 @@ class LeggedParams(NamedTuple):
     - `delay`: the delay of the target positions, in steps of the physics (4 ms);
     - `noise`: the `Noise` of the measured part of the observation. The command and the clock of the
       gait have no noise;
-    - `home` (nq,): the posture for the action 0, unless the robot follows a gait. The reset puts it
-      on the ground;
+    - `home` (nq,): the posture for the action 0, unless the robot follows a gait. The reset puts
+      the robot on the ground;
     - `stroke` () or (n,) in rad or m: the change of the target positions for the action 1;
     - `start` (2,): the ranges of the random initial state. The initial joint positions are uniform
       within `home` +- `start[0]` rad or m, and all initial velocities are uniform within
@@ -55,8 +56,8 @@ class LeggedParams(NamedTuple):
     - `weights`: the weights of the reward terms;
     - `passive`, `tendons`, `constraints`: springs and other passive forces, tendons that act, and
       constraints between links, by default none;
-    - `phases` (k,): the phase of each sphere, only for `PaddedWalk`, whose robots have different
-      phases, else None;
+    - `phases` (k,): the phase of each sphere as a fraction of the period, only for `PaddedWalk`,
+      whose robots have different phases, else None;
     - `postures`: the `GaitPostures` of a robot that follows the joint positions of a gait, else
       None;
     - `pushes` (2,): random pushes, or None. The first entry is a velocity in m/s, and the second
@@ -181,9 +182,10 @@ def posture_terms(
 def command_terms(after: LeggedPhysics) -> dict[str, Float[Array, ""]]:
     """Reward terms for the velocity of the base, which is expressed in the base frame.
 
-    `velocity` is `exp(-(error / 0.5)^2)`, with the error of the forward velocity and the velocity
-    to the left in m/s. `turning` is the same function of the error of the turning rate in rad/s.
-    `bounce` is minus the sum of squares of the other velocities of the base.
+    `velocity` is `exp(-(error / 0.5)^2)`, where the error in m/s is the norm of the errors of the
+    forward velocity and the velocity to the left. `turning` is the same function of the error of
+    the turning rate in rad/s. `bounce` is minus the sum of squares of the other velocities of the
+    base.
     """
     squared_error = jnp.sum((after.v[:2] - after.command[:2]) ** 2)
     squared_turning_error = (after.v[5] - after.command[2]) ** 2
@@ -226,6 +228,7 @@ class LeggedEnv(Env):
     time_step = TIME_STEP
 
     def shapes(self, params):
+        arguments.require_type(params, "params", LeggedParams)
         model = params.model
         found = {
             "home": ((model.nq,),),
@@ -257,7 +260,7 @@ class LeggedEnv(Env):
         # move by the distance does not reach the ground. A second move corrects most of the error.
         for _ in range(2):
             distance = contact_points(model, params.scene, q, v).distance
-            q = q.at[2].add(-jnp.min(distance, where=self._acting(params), initial=jnp.inf))
+            q = q.at[2].add(-jnp.min(distance, where=self._acting_spheres(params), initial=jnp.inf))
         distance = contact_points(model, params.scene, q, v).distance
         no_action = jnp.zeros(model.nv - 6, model.dtype)
         return LeggedPhysics(
@@ -275,10 +278,10 @@ class LeggedEnv(Env):
         self, params: LeggedParams, command: Float[Array, "3"], key: PRNGKeyArray
     ) -> tuple[Float[Array, ""], Float[Array, " nq"], Float[Array, " nv"]]:
         """The time in the gait, the configuration and the velocity at the start, without noise."""
-        model, postures = params.model, params.postures
+        model, postures, home = params.model, params.postures, jnp.asarray(params.home)
         time = jnp.zeros((), model.dtype)
         if postures is None:
-            return time, params.home, jnp.zeros(model.nv, model.dtype)
+            return time, home, jnp.zeros(model.nv, model.dtype)
         time = params.gait[0] * jax.random.uniform(key, (), model.dtype)
 
         def motion(time):
@@ -288,9 +291,9 @@ class LeggedEnv(Env):
         one = jnp.ones_like(time)
         (positions, _), (rates, velocity) = jax.jvp(motion, (time,), (one,))
         base = jnp.concatenate([velocity, jnp.zeros(3, model.dtype), command[2:]])
-        return time, params.home.at[7:].set(positions), jnp.concatenate([base, rates])
+        return time, home.at[7:].set(positions), jnp.concatenate([base, rates])
 
-    def _acting(self, params: LeggedParams) -> Array | bool:
+    def _acting_spheres(self, params: LeggedParams) -> Array | bool:
         """Which spheres of the scene belong to the robot: all, unless the scene is padded."""
         return True
 
@@ -333,7 +336,7 @@ class LeggedEnv(Env):
         They are the joint positions of `home` or, with `postures`, of the gait. `time` in s at the
         end of the step, since the start of the gait; `command`: as in `LeggedPhysics`.
         """
-        home = params.home[7:]
+        home = jnp.asarray(params.home)[7:]
         if params.postures is None:
             return home
         return params.postures.joint_positions(params.gait, time, command, home)
@@ -402,8 +405,8 @@ class LeggedEnv(Env):
         return (height < params.low) | (down < jnp.cos(params.tilt))
 
 
-def _are_pushes(pushes: Any) -> Any:
-    """Whether the velocity is 0 or more, and the mean time at least the time of a step."""
+def _pushes_are_valid(pushes: Any) -> Any:
+    """Whether the velocity is 0 or more, and the mean time between pushes at least a time step."""
     return (pushes[0] >= 0) & (pushes[1] >= TIME_STEP * (1 - 1e-6))
 
 
@@ -412,9 +415,12 @@ def _pushed(
 ) -> Float[Array, " nv"]:
     """The velocity after a random push, or without one; see `LeggedParams.pushes`."""
     speed_key, time_key = jax.random.split(key)
-    arguments.require(pushes, _are_pushes, "params.pushes", f"0 or more, and {TIME_STEP} s or more")
-    speed, interval = jnp.where(_are_pushes(pushes), pushes, jnp.nan)
+    arguments.require(
+        pushes, _pushes_are_valid, "params.pushes", f"0 or more, and {TIME_STEP} s or more"
+    )
+    speed, interval = jnp.where(_pushes_are_valid(pushes), pushes, jnp.nan)
+    # The probability of a push in this step is TIME_STEP / interval.
     happens = jax.random.uniform(time_key, (), v.dtype) * interval < TIME_STEP
     change = jnp.where(happens, uniform(speed_key, speed * jnp.array([1, 1, 0], v.dtype)), 0)
-    back = quaternion_conjugate(quaternion_normalize(q[3:7]))
-    return v.at[:3].add(quaternion_rotate(back, change))
+    world_to_base = quaternion_conjugate(quaternion_normalize(q[3:7]))
+    return v.at[:3].add(quaternion_rotate(world_to_base, change))

@@ -50,13 +50,16 @@ _MASS_TOLERANCE = 0.02
 class SignedPermutation(NamedTuple):
     """A function from arrays (..., n) to arrays (..., n): it permutes the entries and sets signs.
 
-    Entry i of the result is `signs[i]` times the entry `places[i]`.
+    Entry i of the result is `signs[i]` times the entry `places[i]` of the argument. Raises
+    ArgumentError for an argument of another size.
     """
 
     places: tuple[int, ...]
     signs: tuple[int, ...]
 
     def __call__(self, x: Float[Array, "... n"]) -> Float[Array, "... n"]:
+        if np.shape(x)[-1:] != (len(self.signs),):
+            raise ArgumentError(f"x has shape {np.shape(x)}, expected (..., {len(self.signs)})")
         return x[..., np.array(self.places)] * np.array(self.signs, x.dtype)
 
 
@@ -70,23 +73,25 @@ class Mirror(NamedTuple):
 def mirror_image(env: Env, params: LeggedParams | None = None, entry: str | None = None) -> Mirror:
     """The mirror image of the observations and the actions of a robot with legs.
 
-    - `env`: an environment of one robot with legs, or an `Asymmetric` or `History` of one;
+    - `env`: an environment of one robot with legs, also in an `Asymmetric` or `History`;
     - `params`: its parameters (default: `env.default_params()`);
     - `entry`: if its observations are dicts, the entry that the result is for.
 
-    In the posture `home`, the robot looks the same in the mirror. The function compares the axes
-    and places of the joints, the masses and centres of mass of their bodies, the strokes, the gains
-    and the largest forces, and with a gait the feet. The joints have one degree of freedom. The
-    gait of the image may be half a period later: the sine and the cosine of the gait then change
-    their signs.
+    In the posture `home`, the robot must look the same in the mirror. The function compares the
+    axes and places of the joints, the masses and centres of mass of their bodies, the strokes, the
+    gains and the largest forces, and with a gait the feet. The joints have one degree of freedom.
+    The gait of the image may be half a period later: the sine and the cosine of the gait then
+    change their signs.
 
     Raises ArgumentError, which names the joint, the foot or the part of the observation, for a
     robot or an environment that has no mirror image.
     """
-    given: Any = checked_env(env).default_params() if params is None else params
-    inner: Any = env
+    inner: Any = checked_env(env)
     while not isinstance(inner, LeggedEnv) and isinstance(getattr(inner, "env", None), Env):
         inner = inner.env
+    given = env.default_params() if params is None else params
+    if isinstance(inner, LeggedEnv):
+        arguments.require_type(given, "params", LeggedParams)
     if not isinstance(inner, LeggedEnv) or given.phases is not None:
         raise ArgumentError(
             f"env is {type(inner).__name__!r}, expected an environment of one robot with legs"
@@ -106,6 +111,7 @@ def mirror_image(env: Env, params: LeggedParams | None = None, entry: str | None
 
 
 def _mirrored_parts(parts: Parts, joints: SignedPermutation, clock: int) -> SignedPermutation:
+    """The image of an observation; `joints`: of the values of the joints; `clock`: of the clock."""
     known = {name: SignedPermutation((0, 1, 2), axis_signs) for name, axis_signs in _SIGNS.items()}
     known |= dict.fromkeys(_JOINT_PARTS, joints)
     known[_CLOCK] = SignedPermutation((0, 1), (clock, clock))
@@ -131,7 +137,7 @@ def _mirrored_joints(model: Model, X_WB: Pose) -> SignedPermutation:
     tolerance = _TOLERANCE * size
     image_signs, places, signs = np.array([1, -1, 1, -1, 1, -1]), [], []
     for i in range(n):
-        # Two joints can have one axis: then the origins of their bodies differ.
+        # Two joints can have the same axis. Then the origins of their bodies differ.
         distance = np.linalg.norm(origins - origins[i] * image_signs[:3], axis=1)
         image = motions[i] * image_signs
         # The linear part at the base is a lever arm of a hinge, or the direction of a slide.
@@ -183,8 +189,8 @@ def _check_bodies(params: LeggedParams, X_WB: Pose, joints: SignedPermutation) -
         here, there = (model.joint_names[1 + j] for j in (i, image[i]))
         if distance[i] > _MASS_TOLERANCE:
             raise ArgumentError(
-                f"the bodies of joint {here!r} and of its mirror image {there!r} have other "
-                "orientations or centres of mass in the posture, expected the same"
+                f"the bodies of joint {here!r} and of its mirror image {there!r} have centres of "
+                "mass that are no mirror images of each other in the posture"
             )
         for name, x in values.items():
             if not np.isclose(x[i], x[image[i]], rtol=_MASS_TOLERANCE, atol=0):
@@ -195,7 +201,7 @@ def _check_bodies(params: LeggedParams, X_WB: Pose, joints: SignedPermutation) -
 
 
 def _clock_sign(params: LeggedParams, X_WB: Pose, phases: tuple[float, ...]) -> int:
-    """1 if the image of each foot has its phase, and -1 if it has the phase half a period later."""
+    """1 if mirrored feet have the same phase, and -1 if their phases differ by half a period."""
     model, scene = params.model, params.scene
     bodies = scene.bodies(model)
     offsets = np.asarray(scene.centres(model))[..., None]

@@ -48,8 +48,8 @@ class MjcfWalk(legged.LeggedEnv):
       The reset puts the robot in this posture on the ground. The mocap bodies are at the poses of
       the keyframe;
     - `stroke` in rad or m, per hinge or slide: the change of the target positions for the action 1.
-      The targets of position actuators for actions between -1 and 1 stay in the control ranges of
-      the file;
+      The targets of position actuators for actions between -1 and 1 must stay in the control ranges
+      of the file;
     - `phases`: for a gait, the phase of each contact of `Imported.scene` in periods, as in
       `QuadrupedTrot` (default: no gait);
     - `follows_gait`: whether the target positions for the action 0 are the joint positions of the
@@ -107,6 +107,8 @@ class MjcfWalk(legged.LeggedEnv):
             "stroke": _setting(self.stroke, "stroke", joints),
             "stiffness": _gain(self.stiffness, "stiffness", motors),
             "damping": _gain(self.damping, "damping", motors),
+            "command": _checked_command(self.command),
+            "phases": _checked_phases(self.phases, scene),
         }
         for name, value in found.items():
             object.__setattr__(self, name, value)
@@ -130,19 +132,6 @@ def _params(env: MjcfWalk, robot: Imported, scene: Scene) -> legged.LeggedParams
         keyframe = find_keyframe(robot, env.keyframe)
         model, home = robot.place_mocap(keyframe.mocap), keyframe.q
     model = model.with_dissipation()
-    command = arguments.parameter(env.command, "command", (3,))
-    arguments.require(
-        command, lambda x: np.isfinite(x) & (x >= 0), "command", "finite numbers of 0 or more"
-    )
-    count = len(scene.frames)
-    if env.phases is not None and len(env.phases) != count:
-        raise ArgumentError(
-            f"phases has {len(env.phases)} values, expected {count}, one per contact of the "
-            f"ground with {', '.join(map(str, scene.frames))}"
-        )
-    if env.phases is not None:
-        phases = arguments.parameter(env.phases, "phases")
-        arguments.require(phases, np.isfinite, "phases", "finite numbers")
     motors = _motors(robot)
     control = _joint_control(robot, motors, env.stiffness, env.damping)
     lowest = jnp.min(contact_points(model, scene, home, jnp.zeros_like(model.armature)).distance)
@@ -167,6 +156,29 @@ def _params(env: MjcfWalk, robot: Imported, scene: Scene) -> legged.LeggedParams
         "constraints": robot.constraints,
     }
     return params._replace(stroke=jnp.asarray(env.stroke, model.dtype), **cast(acting, model.dtype))
+
+
+def _checked_command(command: Sequence[float]) -> tuple[float, ...]:
+    """The ranges of the commands as a tuple. Raises ArgumentError unless they are 0 or more."""
+    values = arguments.parameter(command, "command", (3,))
+    arguments.require(
+        values, lambda x: np.isfinite(x) & (x >= 0), "command", "finite numbers of 0 or more"
+    )
+    return tuple(map(float, values))
+
+
+def _checked_phases(phases: Sequence[float] | None, scene: Scene) -> tuple[float, ...] | None:
+    """The phases as a tuple. Raises ArgumentError unless there is one per contact, or None."""
+    if phases is None:
+        return None
+    values, count = arguments.parameter(phases, "phases", (None,)), len(scene.frames)
+    arguments.require(values, np.isfinite, "phases", "finite numbers")
+    if len(values) != count:
+        raise ArgumentError(
+            f"phases has {len(values)} values, expected {count}, one per contact of the ground "
+            f"with {', '.join(map(str, scene.frames))}"
+        )
+    return tuple(map(float, values))
 
 
 def _setting(x: PerJoint, name: str, joints: Sequence[str]) -> float | tuple[float, ...]:
@@ -267,7 +279,7 @@ def _require_reachable_targets(
 ) -> None:
     """Raise ArgumentError for targets of position actuators beyond their control ranges.
 
-    `targets` (k, n): target positions of the n joints for the action 0.
+    `targets` (k, n): target positions of the n joints for the action 0; `stroke` () or (n,).
 
     With the gear r, the actuator has the length r q. The control r q* sets the target position q*.
     """

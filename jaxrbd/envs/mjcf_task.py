@@ -54,7 +54,7 @@ class MjcfParams(NamedTuple):
     - `start` (2,): the ranges of the random change. The coordinates of the start are uniform within
       `home` +- `start[0]` rad or m, except those of free joints, and the velocities are uniform
       within `home_velocity` +- `start[1]` m/s or rad/s. If the task has `draw_start`, this function
-      defines their meaning;
+      defines the meaning of `start`;
     - `control_center`, `control_scale` (n,): the control is `center + scale * action`;
     - `weights`: the weights of the reward terms.
     """
@@ -134,10 +134,10 @@ class MjcfTask(Env):
       `MjcfPhysics`, the action, and the `MjcfPhysics` after the step. The terms with a weight only
       are `alive` (always 1) and minus the sum of squares of `action` (the action), `action_rate`
       (its change), `velocity` (v) and `posture` (the displacement from the start `home`);
-    - `observations`: names of sensors of the file, and of `q`, `v`, `activation`, `action` (of
-      the last step), and the forces `touch`, `limit_force` and `cfrc_ext` of
-      `MjcfPhysics.readings`; or functions of an `MjcfParams` and an `MjcfPhysics` that return an
-      array (n,). The observation consists of these arrays, one after another. Sensors have the
+    - `observations`: names of sensors of the file, and the names `q`, `v`, `activation`, `action`
+      (of the last step), `touch`, `limit_force` and `cfrc_ext` of `MjcfPhysics` and its `readings`;
+      or functions of an `MjcfParams` and an `MjcfPhysics` that return an array (n,). The
+      observation consists of these arrays, one after another. Sensors have the
       noise that the file states;
     - `sensors`: the names of more sensors and forces in `MjcfPhysics.readings`, for functions of
       `rewards`, `observations` and `fails`;
@@ -191,8 +191,8 @@ class MjcfTask(Env):
         robot = load_mjcf(self.path, self.strict)
         fields = {
             "rewards": _checked_rewards(self.rewards),
-            "observations": _entries(self.observations, "observations", robot, _STATE),
-            "sensors": _entries(self.sensors, "sensors", robot, _FORCES),
+            "observations": _checked_entries(self.observations, "observations", robot, _STATE),
+            "sensors": _checked_entries(self.sensors, "sensors", robot, _FORCES),
             "start": _checked_start(self.start),
             "control_range": _checked_ranges(self.control_range, robot),
             "action_size": len(robot.actuators.names),
@@ -221,6 +221,7 @@ class MjcfTask(Env):
         return self._params(load_mjcf(self.path, self.strict))
 
     def _params(self, robot: Imported) -> MjcfParams:
+        """The default parameters, for the robot of the file."""
         model, n = robot.model, len(robot.actuators.names)
         home, velocity = robot.q0, jnp.zeros(model.nv, model.dtype)
         activation = jnp.zeros(n, model.dtype)
@@ -335,6 +336,7 @@ class MjcfTask(Env):
     def _step(
         self, params: MjcfParams, state: _StepState, control: Array
     ) -> tuple[_StepState, ContactStep]:
+        """The state after one step of the physics, and the result of `contact_step`."""
         model, scene, dt = params.model, params.scene, self._dt
         q, v = state.q, state.v
         past = state.past
@@ -379,6 +381,7 @@ class MjcfTask(Env):
         return {name: forces[name]() for name in self._force_names}
 
     def _no_forces(self, params: MjcfParams) -> dict[str, Array]:
+        """Zeros of the shapes of `_forces`."""
         shapes = {
             "touch": params.scene.size,
             "limit_force": params.model.nv,
@@ -524,7 +527,7 @@ def tolerance(
             raise ArgumentError(f"{name} has dtype {value.dtype}, expected floats")
     arguments.require(width, lambda x: x > 0, "margin", "above 0")
     bounds = [arguments.known(bound) for bound in (below, above)]
-    if bounds[0] is not None and bounds[1] is not None and np.any(bounds[0] > bounds[1]):
+    if bounds[0] is not None and bounds[1] is not None and not np.all(bounds[0] <= bounds[1]):
         raise ArgumentError(f"lower is {lower} and upper is {upper}, expected lower <= upper")
     below, above, width = (value.astype(x.dtype) for value in (below, above, width))
     distance = jnp.maximum(jnp.maximum(below - x, x - above), 0) / width
@@ -559,12 +562,12 @@ def _checked_rewards(
     return tuple(terms)
 
 
-def _entries(
+def _checked_entries(
     names: Sequence[str | Observed], what: str, robot: Imported, others: Sequence[str]
 ) -> tuple[str | Observed, ...]:
-    """The checked entries: names of sensors or of `others`, and functions in observations.
+    """The checked entries of the setting `what`: names of sensors or `others`.
 
-    Raises ArgumentError for other entries.
+    The setting "observations" may also have functions. Raises ArgumentError for other entries.
     """
     if not isinstance(names, Sequence) or isinstance(names, str):
         raise ArgumentError(f"{what} is {names!r}, expected a sequence of names")
@@ -669,7 +672,7 @@ def _check_servo(actuators: AffineActuators, params: MjcfParams) -> None:
 
 
 def _require_complete_forces(robot: Imported, sensors: RobotSensors) -> None:
-    """Raise ArgumentError for a force sensor if frames are joined or spatial tendons act."""
+    """Raise ArgumentError for a force sensor if constraints join frames or spatial tendons act."""
     names = [x.name for x in sensors.sensors if x.quantity in ("force", "torque")]
     acting = [*robot.tendons.only_acting().tendons, *robot.actuators.tendons]
     spatial_tendons = [repr(tendon.name) for tendon in acting if isinstance(tendon, SpatialTendon)]

@@ -112,10 +112,11 @@ class HistoryPhysics(NamedTuple):
     """The physical state of an environment with a history.
 
     - `physics`: the physical state of the environment that it contains;
-    - `newest`: its last observation, with noise;
-    - `past` (length, m): the last observations, or their entries, the newest one first;
-    - `finite`: which entries of the last observation were finite; the others are 0 in `newest` and
-      in `past`.
+    - `newest`: the last observation of this environment, with noise;
+    - `past` (length, m): its last observations, the newest one first. If observations are dicts,
+      only their entry `History.entry`;
+    - `finite`: whether each value of the last observation was finite, a pytree of the structure of
+      `newest`. Values that were not finite are 0 in `newest` and in `past`.
     """
 
     physics: Physics
@@ -133,13 +134,13 @@ class History(_OtherObservations):
     - `entry`: if the observations of `env` are dicts, the entry that gets the history. The other
       entries stay as they are;
     - observation (length m,): the observations (m,) one after another, the newest one first. At the
-      start of an episode, all are the first one. `interface` calls the part "x" of the observation
-      k steps before "x[-k]";
+      start of an episode, all are the first one. In `interface`, the part "x" of the observation
+      k steps ago has the name "x[-k]";
     - physics: a `HistoryPhysics`; parameters, actions and rewards: those of `env`.
 
     An observation keeps its noise while it is in the history. If observations are dicts, the noise
-    of all entries is drawn once per step. An entry that is not finite ends the episode, as in
-    `env`, and is 0 in the history. Raises ArgumentError for a length below 1, for an entry that the
+    of all entries is drawn once per step. A value that is not finite ends the episode, as in `env`,
+    and is 0 in the history. Raises ArgumentError for a length below 1, for an entry that the
     observations do not have, and for an observation or entry that is no vector of floats.
     """
 
@@ -190,8 +191,8 @@ class History(_OtherObservations):
         return HistoryPhysics(after, observation, past, finite)
 
     def observe(self, params, physics, key):
-        # `Env.step` ends the episode where this observation is not finite.
-        newest = _chosen(physics.finite, physics.newest, jnp.nan)
+        # `Env.step` ends the episode of an observation with NaN.
+        newest = _filled(physics.newest, physics.finite, jnp.nan)
         past = jnp.concatenate([self._newest(newest)[None], physics.past[1:]]).ravel()
         if self.entry is None:
             return past
@@ -210,24 +211,24 @@ class History(_OtherObservations):
         found = self.env.interface(params)
         if found.observation is None:
             return found
-        names = ["{}", *(f"{{}}[-{k}]" for k in range(1, self.length))]
+        ages = ["", *(f"[-{k}]" for k in range(1, self.length))]
         newest = self._newest(found.observation)
-        parts = tuple((past.format(name), n) for past in names for name, n in newest)
+        parts = tuple((name + age, n) for age in ages for name, n in newest)
         if isinstance(found.observation, dict) and self.entry is not None:
             parts = {**found.observation, self.entry: parts}
         return found._replace(observation=parts)
 
 
 def _without_nan(observation: Observation) -> tuple[Any, Observation]:
-    """Which entries of an observation are finite, and the observation with 0 for the others."""
+    """Whether each value of an observation is finite, and the observation with 0 elsewhere."""
     finite = jax.tree.map(jnp.isfinite, observation)
-    return finite, _chosen(finite, observation, 0)
+    return finite, _filled(observation, finite, 0)
 
 
-def _chosen(finite: Any, observation: Observation, other: float) -> Observation:
-    """The finite entries of an observation, and another value for the other ones."""
+def _filled(observation: Observation, finite: Any, value: float) -> Observation:
+    """The observation with `value` in place of each float that is not `finite`."""
 
-    def chosen(finite: Array, x: Array) -> Array:
-        return jnp.where(finite, x, other) if jnp.issubdtype(x.dtype, jnp.floating) else x
+    def filled(x: Array, finite: Array) -> Array:
+        return jnp.where(finite, x, value) if jnp.issubdtype(x.dtype, jnp.floating) else x
 
-    return jax.tree.map(chosen, finite, observation)
+    return jax.tree.map(filled, observation, finite)

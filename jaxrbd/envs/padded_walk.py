@@ -27,8 +27,8 @@ class PaddedWalk(LeggedEnv):
     - `walkers`: the environments of the robots, such as `QuadrupedTrot()` or `MjcfWalk(path)`.
       Either all have a gait, or none;
     - action (n,): one entry per joint after the base of the common tree of the robots
-      (`jaxrbd.padded`), as in the environment of the robot. An entry has no effect if the robot
-      does not have the joint;
+      (`jaxrbd.padded`), with the meaning that it has in the environment of the robot. An entry has
+      no effect if the robot does not have the joint;
     - observation (12 + 4 n,), or with a gait (14 + 4 n,): as for `QuadrupedJoystick` and
       `QuadrupedTrot`, with zeros for joints that the robot does not have; then, at the end, 1 for
       each joint that it has and 0 for the others, (n,);
@@ -37,8 +37,8 @@ class PaddedWalk(LeggedEnv):
       different robots.
 
     Raises ArgumentError, which names the robot, for an environment that is no `LeggedEnv`, for
-    robots with springs, tendons or constraints, for robots with other reward terms, and for a
-    stroke that is not more than 0.
+    robots with springs, tendons or constraints, for robots with different reward terms, and
+    for a stroke that is not more than 0.
     """
 
     walkers: tuple[LeggedEnv, ...]
@@ -90,7 +90,7 @@ class PaddedWalk(LeggedEnv):
         walkers = [name_and_settings(walker) for walker in self.walkers]
         return super().settings() | {"walkers": walkers}
 
-    def _acting(self, params):
+    def _acting_spheres(self, params):
         return acting_contacts(params.scene)[: len(params.scene.frames)]  # without the pairs
 
     def initial(self, params, key):
@@ -110,12 +110,12 @@ class PaddedWalk(LeggedEnv):
         terms = super().terms(params, before, _masked_joints(params, action), after)
         if self.phases is not None:
             errors = gait_errors(params, after, jnp.asarray(params.phases))
-            terms["gait"] = -jnp.mean(errors, where=self._acting(params))
+            terms["gait"] = -jnp.mean(errors, where=self._acting_spheres(params))
         return terms
 
 
 def _has_joint(params: LeggedParams) -> Array:
-    """Which of the joints after the base the robot has, (n,)."""
+    """Whether the robot has each joint after the base, (n,)."""
     return jnp.asarray(params.stroke) > 0
 
 
@@ -125,10 +125,13 @@ def _masked_joints(params: LeggedParams, x: Array) -> Array:
 
 
 def _walker_params(walkers: Sequence[LeggedEnv]) -> LeggedParams:
-    """The parameters of several environments in the tree of their robots, with a first axis."""
+    """The parameters of several environments in the common tree of their robots.
+
+    The first axis of each leaf has one row per environment.
+    """
     each = [walker.default_params() for walker in walkers]
     for params in each:
-        _check(params, each[0])
+        _check_walker(params, each[0])
     robots = pad([params.model for params in each])
     scenes = [dataclasses.replace(params.scene, inverse_inertia=None) for params in each]
     contacts = pad_scenes(robots, scenes)
@@ -150,7 +153,7 @@ def _walker_params(walkers: Sequence[LeggedEnv]) -> LeggedParams:
         for row, index, walker in zip(phases, contacts.contact_index, walkers):
             row[index[: len(walker.phases or ())]] = walker.phases  # without the pairs
     dtype = robots.model.dtype
-    special = {
+    padded = {
         "model": robots.model,
         "scene": scene,
         "control": jax.tree.map(lambda *x: robots.velocities(x), *(p.control for p in each)),
@@ -158,11 +161,12 @@ def _walker_params(walkers: Sequence[LeggedEnv]) -> LeggedParams:
         "stroke": robots.velocities(strokes)[:, 6:],
         "phases": None if phases is None else jnp.asarray(phases, dtype),
     }
-    shared = [params._replace(**dict.fromkeys(special)) for params in each]
-    return jax.tree.map(lambda *x: jnp.stack(x), *shared)._replace(**special)
+    others = [params._replace(**dict.fromkeys(padded)) for params in each]
+    return jax.tree.map(lambda *x: jnp.stack(x), *others)._replace(**padded)
 
 
-def _check(params: LeggedParams, first: LeggedParams) -> None:
+def _check_walker(params: LeggedParams, first: LeggedParams) -> None:
+    """Raise ArgumentError for a robot that cannot be in one batch with the first robot."""
     name = params.model.name
     # `_has_joint` takes a stroke of 0 for a joint that the robot does not have.
     strokes = arguments.known(params.stroke)

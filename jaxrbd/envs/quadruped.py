@@ -18,7 +18,7 @@ PHASES = (0.0, 0.5, 0.5, 0.0)
 
 @dataclasses.dataclass(frozen=True)
 class QuadrupedStand(legged.LeggedEnv):
-    """The quadruped keeps its home posture at a place.
+    """The quadruped stands still in its home posture.
 
     - action (12,): the target positions of the joints are `home + stroke * action`;
     - observation (45,): in the frame of the trunk, the direction of gravity, and the linear and
@@ -97,7 +97,9 @@ def quadruped_params(
     effort = np.asarray(model.effort_limit)[6:]
     control = PD.for_joints(model, model.joint_names[1:], 60.0, 2.0, effort)
     home = home_posture("quadruped")
-    return legged.default_params(model, scene, control, home, 0.15, weights, command)
+    return legged.default_params(
+        model, scene, control, home, low=0.15, weights=weights, command=command
+    )
 
 
 def hills() -> HeightGrid:

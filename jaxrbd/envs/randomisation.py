@@ -40,10 +40,13 @@ class _Bounded(eqx.Module):
         if not isinstance(per_row := getattr(self, "per_row", False), bool | np.bool_):
             raise ArgumentError(f"per_row is {per_row!r}, expected True or False")
 
-    def _drawn(
+    def _draw(
         self, key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any, widest: tuple[int, ...] = ()
     ) -> Array:
-        """Random numbers of this shape. The bounds have shapes that broadcast to `widest`."""
+        """An array of this shape with uniform random entries between the bounds.
+
+        `widest`: the shape to which the shapes of the bounds must broadcast.
+        """
         for name in ("low", "high"):
             found = np.shape(getattr(self, name))
             pairs = zip(found[::-1], widest[::-1])
@@ -67,13 +70,13 @@ class _Bounded(eqx.Module):
 class Uniform(_Bounded):
     """The distribution of values from `low` to `high`, whatever the usual value is.
 
-    The call `Uniform(low, high)(key, x)` returns an array of the shape of x. `low`, `high`: a shape
-    that broadcasts to the shape of x. Each entry is drawn independently.
+    The call `Uniform(low, high)(key, x)` returns an array of the shape of x. The shapes of `low`
+    and `high` must broadcast to the shape of x. Each entry is drawn independently.
     """
 
     def __call__(self, key: PRNGKeyArray, x: Array) -> Array:
         """A random array of the shape and dtype of x."""
-        return self._drawn(key, x.shape, x.dtype, x.shape)
+        return self._draw(key, x.shape, x.dtype, x.shape)
 
 
 class Scale(_Bounded):
@@ -88,7 +91,7 @@ class Scale(_Bounded):
 
     def __call__(self, key: PRNGKeyArray, x: Array) -> Array:
         """The array x, scaled."""
-        return x * self._drawn(key, _rows(x, self.per_row), x.dtype)
+        return x * self._draw(key, _draws_shape(x, self.per_row), x.dtype)
 
 
 class Shift(_Bounded):
@@ -101,7 +104,7 @@ class Shift(_Bounded):
 
     def __call__(self, key: PRNGKeyArray, x: Array) -> Array:
         """The array x, shifted."""
-        return x + self._drawn(key, _rows(x, self.per_row), x.dtype)
+        return x + self._draw(key, _draws_shape(x, self.per_row), x.dtype)
 
 
 class Randomised(NamedTuple):
@@ -210,6 +213,7 @@ def _check_same_structure(first: Model, model: Model, i: int) -> None:
 
 
 def _check_equal(i: int, field: str, found: Any, expected: Any) -> None:
+    """Raise ArgumentError, which names the first difference, if a field of models[i] differs."""
     if found == expected:
         return
     if not isinstance(expected, tuple):
@@ -258,7 +262,7 @@ def _leaf(params: Params, name: str) -> Array:
     for step in _path(name):
         try:
             if isinstance(x, Array | np.ndarray):
-                raise TypeError("an array is a leaf, and its attributes and entries are none")
+                raise TypeError("an array is a leaf")
             x = _child(x, step)
         except (AttributeError, KeyError, IndexError, TypeError):
             raise ArgumentError(
@@ -284,6 +288,7 @@ def _names(x: Any) -> list[str]:
 
 
 def _replaced(params: Params, name: str, value: Any) -> Params:
+    """The parameters with another value of the named leaf."""
     steps = _path(name)
 
     def where(tree: Any) -> Any:
@@ -294,8 +299,8 @@ def _replaced(params: Params, name: str, value: Any) -> Params:
     return eqx.tree_at(where, params, value, is_leaf=lambda x: x is None)
 
 
-def _rows(x: Array, per_row: bool) -> tuple[int, ...]:
-    """The shape of the random numbers for x: (), or one per row, with axes of size 1."""
+def _draws_shape(x: Array, per_row: bool) -> tuple[int, ...]:
+    """The shape of the random numbers for x: (), or (n, 1, ...) for x with n rows."""
     if per_row and not x.ndim:
         raise ArgumentError("per_row is True, expected False for a number, which has no rows")
     return (x.shape[0], *(1,) * (x.ndim - 1)) if per_row else ()

@@ -22,7 +22,7 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Float, Int
 
-from ..algorithms.regressors import joint_torque_regressor, summed_sizes
+from ..algorithms.regressors import joint_torque_regressor, regressor_bounds
 from ..configuration import random_configuration
 from ..errors import ArgumentError
 from ..inertial_parameters import consistency_margin, pseudo_inertia
@@ -250,12 +250,12 @@ def identify_consistent_inertia(
 def _stacked(model: Model, q: Array, v: Array, a: Array) -> tuple[Array, Array, Array]:
     """Regressors, bounds of their entries, and the forces of armature and dissipation.
 
-    Regressors and bounds (`summed_sizes`) are (n nv, 10 nb) for n states; the forces are (n nv,).
+    Regressors and `regressor_bounds` are (n nv, 10 nb) for n states; the forces are (n nv,).
     """
 
     def sample(q, v, a):
         joint_force = armature_and_dissipation_force(model, q, v, a)
-        return joint_torque_regressor(model, q, v, a), summed_sizes(model, q, v, a), joint_force
+        return joint_torque_regressor(model, q, v, a), regressor_bounds(model, q, v, a), joint_force
 
     Y, bounds, joint_force = jax.vmap(sample)(q, v, a)
     shape = joint_force.size, 10 * model.nb

@@ -86,7 +86,10 @@ def part_record(part: Any, name: str, arrays: list[np.ndarray]) -> Any:
 
 
 def _record(x: Any, name: str, arrays: list[np.ndarray], known: dict[int, Any]) -> Any:
-    """`known`: the records of objects by their ids. An object that occurs twice has one record."""
+    """The record of x, a part or an entry of a part; see `part_record`.
+
+    `known`: the records of objects by their ids. An object that occurs twice has one record.
+    """
     if id(x) in known:
         return known[id(x)]
     if x is None or isinstance(x, bool | int | float | str):

@@ -1,4 +1,4 @@
-"""Files with a checksum, written atomically.
+"""Sealed files: files with a checksum, written atomically.
 
 Format: two lines of ASCII, then the body. The second line is the header, which describes the body.
 
@@ -6,9 +6,9 @@ Format: two lines of ASCII, then the body. The second line is the header, which 
     {"name": "arm7", ...}               the header, JSON
     ...                                 the body
 
-The entry "version" of the header is the version of the first line, which the checksum does not
-contain. The checksum detects damage. It does not detect a forged file, so readers check every entry
-of the header before they use it.
+The checksum does not cover the first line, so the header repeats the version, in its entry
+"version". The checksum detects damage. It does not detect a forged file, so readers check every
+entry of the header before they use it.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def read_sealed(
         raise refuse(f"its header is not JSON: {error}") from error
     if not isinstance(header, dict):
         raise refuse("its header is not an object")
-    # Files from before version 5 of model files do not have this entry.
+    # Older files, such as model files of the versions 1 to 4, do not have this entry.
     if header.pop("version", int(file_version)) != int(file_version):
         raise refuse("altered: the version of its first line differs from its header")
     return header, body
@@ -123,8 +123,8 @@ def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
     has no lock, the process that wrote it was killed. The function deletes such files if they are
     empty or start with `_MAGIC`. The new file has the permissions of the previous one.
 
-    Raises OSError, which names the file, if it cannot be made, and ArgumentError for an object that
-    is no path.
+    Raises OSError, which names the file, if the file cannot be written, and ArgumentError for an
+    object that is no path.
     """
     target = Path(os.path.realpath(file_path(path)))
     prefix = f".{target.name[:100]}."

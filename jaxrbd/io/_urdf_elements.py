@@ -1,4 +1,4 @@
-"""Read a single `<link>` or `<joint>` of a URDF file; `urdf.py` reads the whole robot.
+"""Read a single `<link>` or `<joint>` of a URDF file; `load_urdf` reads the whole robot.
 
 Each function adds the faults that it finds to `doc.faults`, and returns a default value in place of
 a wrong value.

@@ -39,7 +39,7 @@ def _has_no_range(joint: JointSpec) -> bool:
 def _has_degrees(joint: JointSpec) -> bool:
     if not isinstance(joint.kind, Joint) or joint.lower is None or joint.upper is None:
         return False
-    if not np.any(subspace_rows(joint.kind)[:, 3:]):  # it slides
+    if not np.any(subspace_rows(joint.kind)[:, 3:]):  # a sliding joint
         return False
     largest = max(np.max(np.abs(joint.lower)), np.max(np.abs(joint.upper)))
     return bool(4 * np.pi < largest <= _DEGREES)

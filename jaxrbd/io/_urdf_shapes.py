@@ -85,6 +85,7 @@ class ShapeReader:
         return color or self.colors.get(material.get("name", ""))
 
     def _stated_color(self, material: Element) -> _Color:
+        """The colour in the element `<color>` of a material, or None without this element."""
         element = self.doc.child(material, "color")
         if element is None:
             return None

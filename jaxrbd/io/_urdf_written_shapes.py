@@ -26,8 +26,8 @@ NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 def written_shapes(geometry: Geometry) -> list[Geometry]:
     """A shape as a list of shapes of URDF: three for a capsule, one for any other shape.
 
-    A capsule of length 0 becomes one sphere. The two spheres of another capsule have the name of
-    the capsule with "end 1" and "end 2".
+    A capsule of length 0 becomes one sphere. Otherwise the two spheres have the name of the
+    capsule with "end 1" and "end 2".
     """
     shape = geometry.shape
     if not isinstance(shape, Capsule):
@@ -80,6 +80,8 @@ def add_shape(
     elif isinstance(shape, MeshFile):
         if NOT_XML.search(shape.uri):
             raise refuse(f"the file {shape.uri!r} with a character that XML cannot hold")
+        if "${" in shape.uri or "$(" in shape.uri:
+            raise refuse(f"the file {shape.uri!r}, an xacro expression for load_urdf")
         mesh = ElementTree.SubElement(outer, "mesh", filename=_filename(shape))
         if shape.scale != (1.0, 1.0, 1.0):
             mesh.set("scale", as_text(*shape.scale))

@@ -201,7 +201,7 @@ def parse_document(path_or_text: str | os.PathLike[str]) -> Document:
 
 
 def first_tag(path_or_text: str | os.PathLike[str]) -> str | None:
-    """The tag of the first element of a text that may be not well-formed; None if there is none.
+    """The tag of the first element of a text that need not be well-formed; None without a tag.
 
     Raises `RobotFileError` for a file that cannot be read or is not UTF-8.
     """

@@ -17,7 +17,11 @@ from .mesh_limits import NamedFiles, UnreadableMesh, check_coordinates, check_li
 
 
 class Part(NamedTuple):
-    """`vertices` (n, 3) in m, `faces` (m, 3), and the colour (4,) that the file states, or None."""
+    """A part of a mesh.
+
+    - `vertices`: (n, 3), in m; `faces`: (m, 3), indices of vertices;
+    - `color`: (4,), red, green, blue and opacity from 0 to 1, or None if the file states no colour.
+    """
 
     vertices: np.ndarray
     faces: np.ndarray
@@ -25,7 +29,7 @@ class Part(NamedTuple):
 
 
 def read_mesh_file(path: Path, scale: np.ndarray) -> list[Part]:
-    """The parts of a mesh file in its frame, with the factors `scale` (3,) of the coordinates.
+    """The parts of a mesh file in its frame, with coordinates multiplied by `scale` (3,).
 
     Raises UnreadableMesh, which names the file, if the file is damaged, beyond a limit of
     `mesh_limits`, or has coordinates that are not finite in single precision. Raises ArgumentError
@@ -111,6 +115,7 @@ class _Colors:
         return tuple(float(x) for x in np.clip(np.asarray(rgba, float)[:4] / 255, 0, 1))
 
     def _mean(self, visual: Any) -> Any:
+        """As `mean`, but from 0 to 255, and with errors for textures that cannot be read."""
         if visual.kind != "texture":
             return np.mean(visual.face_colors, axis=0)
         image = getattr(visual.material, "image", None)

@@ -43,7 +43,7 @@ _PLY_BYTES = {
 
 
 class UnreadableMesh(JaxRBDError):
-    """A mesh file that is missing or cannot be drawn; the message names the file."""
+    """A mesh file that is missing, damaged, without triangles or too large."""
 
 
 class NamedFiles:
@@ -143,7 +143,7 @@ def check_picture(data: bytes, name: str) -> None:
 def _check_stl(data: bytes, files: NamedFiles) -> bytes:
     del files
     count = int.from_bytes(data[80:84], "little") if len(data) >= 84 else 0
-    if len(data) != 84 + 50 * count:  # text
+    if len(data) != 84 + 50 * count:  # no binary file, but a text
         count = data.lower().count(b"endfacet")
     check_limit(count, MAX_TRIANGLES, "triangles")
     return data
@@ -151,7 +151,12 @@ def _check_stl(data: bytes, files: NamedFiles) -> bytes:
 
 def _check_obj(data: bytes, files: NamedFiles) -> bytes:
     del files
-    lines = data.replace(b"\r\n", b"\n").replace(b"\\\n", b"").split(b"\n")
+    data = data.replace(b"\r\n", b"\n").replace(b"\\\n", b"")
+    # trimesh skips vertices and faces with a blank before the first word, or with a tab after it.
+    data = re.sub(
+        rb"^(?:[ \t]+(v|vt|vn|f)[ \t]|(v|vt|vn|f)\t)", rb"\1\2 ", data, flags=re.MULTILINE
+    )
+    lines = data.split(b"\n")
 
     def polygons() -> Iterator[list[bytes]]:
         """The corners of each polygon. A list of all corners could be large before the check."""
@@ -186,6 +191,11 @@ def _check_ply(data: bytes, files: NamedFiles) -> bytes:
             check_limit(elements[-1][0], 3 * MAX_TRIANGLES, f"elements {words[1]}")
         elif words[:1] == ["property"]:
             elements[-1][1].append(words[1:])
+    if not binary:  # one line per element
+        found = sum(bool(line.strip()) for line in data[end.end() :].split(b"\n"))
+        stated = sum(count for count, _ in elements)
+        if found < stated:
+            raise UnreadableMesh(f"it has {found} elements, expected {stated}, as its header says")
     place = end.end()
     for count, properties in elements if binary else ():
         size = 0
@@ -206,7 +216,10 @@ def _check_ply(data: bytes, files: NamedFiles) -> bytes:
 
 
 def _check_dae(data: bytes, files: NamedFiles) -> bytes:
-    """Count nodes and triangles with their copies: a node can contain instances of other nodes."""
+    """Check the numbers of nodes and triangles, with copies, and the unit and the vertices.
+
+    A node can contain instances of other nodes, so a short file can have many copies.
+    """
     del files
     root = large_root(data)
     if (unit := next(_named(root, "unit"), None)) is not None:
@@ -234,10 +247,10 @@ def _check_dae(data: bytes, files: NamedFiles) -> bytes:
     nodes: dict[str, list[Any]] = {}
     for node in _named(root, "node"):
         nodes.setdefault(node.get("id", ""), []).append(node)
-    # The nodes and triangles of each node with its copies, from the leaves to the root.
     known: dict[Any, tuple[int, int]] = {}
 
     def size(element: Any, depth: int) -> tuple[int, int]:
+        """The numbers of nodes and triangles in a node and in all nodes below, with copies."""
         if element in known:
             count, total = known[element]
             if count < 0:
@@ -250,6 +263,7 @@ def _check_dae(data: bytes, files: NamedFiles) -> bytes:
             tag, url = _tag(child), (child.get("url") or "").removeprefix("#")
             found = {"node": [child], "instance_node": nodes.get(url, [])}.get(tag, [])
             sizes = [size(node, depth + 1) for node in found]
+            # If several nodes have the id of an instance, the largest one counts.
             count += max((n for n, _ in sizes), default=0)
             total += max((n for _, n in sizes), default=0)
             if tag == "instance_geometry":
@@ -266,7 +280,7 @@ def _check_dae(data: bytes, files: NamedFiles) -> bytes:
 
 
 def _dae_triangles(geometry: Any) -> int:
-    """A bound on the triangles of a geometry, from the indices that the file has."""
+    """An upper bound of the number of triangles of a geometry, from the number of its indices."""
     total = 0
     for kind in ("triangles", "polylist", "polygons", "tristrips", "trifans"):
         for primitive in _named(geometry, kind):
@@ -285,7 +299,7 @@ def _tag(element: Any) -> str:
 
 
 def _named(element: Any, tag: str) -> Any:
-    """The element and its descendants, those with this tag, in any namespace."""
+    """The element and its descendants that have this tag, in any namespace."""
     return element.iter(f"{{*}}{tag}")
 
 
@@ -300,7 +314,7 @@ def _check_glb(data: bytes, files: NamedFiles) -> bytes:
     magic, version, _, length, kind = struct.unpack("<4sIII4s", data[:20])
     if (magic, version, kind) != (b"glTF", 2, b"JSON"):
         raise UnreadableMesh("it does not begin with the header of a GLB file of version 2")
-    rest = data[20 + length :]
+    rest = data[20 + length :]  # the binary chunk, which begins with a header of 8 bytes
     text = _json_bytes(_checked_tree(json.loads(data[20 : 20 + length]), rest[8:], files))
     text += b" " * (-len(text) % 4)
     size = 20 + len(text) + len(rest)
@@ -313,6 +327,7 @@ def _json_bytes(tree: dict) -> bytes:
 
 
 def _checked_tree(tree: dict, binary: bytes, files: NamedFiles) -> dict:
+    """The JSON of a glTF file after the checks; `binary`: the buffer in a GLB file."""
     accessors, views, meshes = (tree.get(key, []) for key in ("accessors", "bufferViews", "meshes"))
     entries = sum(abs(a["count"]) * _COMPONENTS[a["type"]] for a in accessors)
     check_limit(entries, 100 * MAX_TRIANGLES, "entries in its accessors")
@@ -344,7 +359,10 @@ def _mesh_size(primitives: list[dict], accessors: list[dict]) -> tuple[int, int,
 
 
 def _check_nodes(tree: dict, sizes: list[tuple[int, int, int]]) -> None:
-    """The nodes must be a forest, as the format says, so each node is drawn at most once."""
+    """Check that the nodes are a forest, as the format requires, and count what they draw.
+
+    In a forest, each node is drawn at most once.
+    """
     nodes = tree.get("nodes", [])
     check_limit(len(nodes), MAX_NODES, "nodes")
     children = [child for node in nodes for child in node.get("children", [])]

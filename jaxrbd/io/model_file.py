@@ -88,9 +88,9 @@ def save_model(
     A file cannot hold functions. For a `joints.Custom`, a `Follow` or a joint kind outside of
     `jaxrbd.joints`, this function therefore raises ArgumentError, which names the joint. Keep the
     Python code that builds such a robot, or export its algorithms with `export_batched`. Raises
-    ArgumentError also for a part of another type, which it names, and if the arrays of the model
-    differ in dtype or do not have the shapes of a `Model`. Raises OSError if the file cannot be
-    written.
+    ArgumentError also for a part of another type, which the message names, and if the arrays of the
+    model differ in dtype or do not have the shapes of a `Model`. Raises OSError if the file cannot
+    be written.
     """
     header = _header(arguments.robot(model, batch=True))
     expected = _skeleton(header)
@@ -226,7 +226,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], bytes]:
 
 
 def _size(array: dict[str, Any]) -> int:
-    """The size in bytes of an array of a part."""
+    """The size in bytes of an array of a part, from its entry in `part_arrays`."""
     return np.dtype(array["dtype"]).itemsize * math.prod(array["shape"])
 
 
@@ -318,7 +318,7 @@ def _skeleton(header: dict[str, Any]) -> Model:
     topology = Topology(tuple(joint["parent"] for joint in joints), nqs, nvs)
     space = independent_coordinates(leaders, nqs, nvs)
     nb, nf, nq, nv = len(joints), len(frames), topology.nq, topology.nv
-    nq_free, nv_free = len(space["q_independent"]), len(space["v_independent"])
+    nq_independent, nv_independent = len(space["q_independent"]), len(space["v_independent"])
     zeros = jnp.zeros
     geometry = link_geometry(header["geometry"])
 
@@ -344,10 +344,10 @@ def _skeleton(header: dict[str, Any]) -> Model:
             armature=zeros(nv),
             damping=zeros(nv),
             friction=zeros(nv),
-            lower_position_limit=zeros(nq_free),
-            upper_position_limit=zeros(nq_free),
-            velocity_limit=zeros(nv_free),
-            effort_limit=zeros(nv_free),
+            lower_position_limit=zeros(nq_independent),
+            upper_position_limit=zeros(nq_independent),
+            velocity_limit=zeros(nv_independent),
+            effort_limit=zeros(nv_independent),
             coupling=None if leaders == [*range(nb)] else coupling,
             topology=topology,
             joint_bodies=tuple(tuple(bodies) for bodies in groups.values()),

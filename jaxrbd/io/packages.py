@@ -16,8 +16,9 @@ from urllib.parse import unquote
 from ..errors import ArgumentError, GeometryWarning
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
-# Variables whose folders have packages in share/, and a variable whose folders have packages.
+# Environment variables that list folders. A package is in the subfolder share/ of such a folder.
 _PREFIXES = ("AMENT_PREFIX_PATH", "COLCON_PREFIX_PATH", "CMAKE_PREFIX_PATH")
+# The environment variable that lists folders of packages.
 _SOURCES = "ROS_PACKAGE_PATH"
 
 
@@ -52,13 +53,19 @@ def find_package_file(
 
     Raises ArgumentError if the file does not exist. The error lists the paths that were tried, and
     the folder of the package if it exists. Raises ArgumentError also for a folder in `packages`
-    that does not exist, another scheme, such as http, a host, a URI without a package or a path, a
-    path with ".." in a package, and a relative path without `urdf_path`.
+    that does not exist, for a URI with another scheme (such as http), with a host, without a
+    package or without a path, for a path with ".." in a package, and for a relative path without
+    `urdf_path`.
     """
     if not isinstance(uri, str):
         raise ArgumentError(f"uri is {uri!r}, expected a text")
     if not isinstance(packages, Mapping | None):
         raise ArgumentError(f"packages is {packages!r}, expected a mapping from names to folders")
+    for name, folder in (packages or {}).items():
+        if not isinstance(folder, str | os.PathLike):
+            raise ArgumentError(f"packages[{name!r}] is {folder!r}, expected a folder")
+    if not isinstance(urdf_path, str | os.PathLike | None):
+        raise ArgumentError(f"urdf_path is {urdf_path!r}, expected the path of a robot file")
     scheme = _SCHEME.match(uri)
     package, folders, inside = None, [], PurePosixPath()
     if scheme is None:
@@ -68,14 +75,7 @@ def find_package_file(
         folders = _package_folders(package, packages or {}, urdf_path, search_environment)
         candidates = list(dict.fromkeys(folder / inside for folder in folders))
     elif scheme[1] == "file":
-        host = uri.partition("://")[2].partition("/")[0]
-        if host not in ("", "localhost"):
-            raise ArgumentError(
-                f"uri is {uri!r}, which names the host {host!r}, expected file:///PATH"
-            )
-        path = unquote(uri.partition("://")[2].removeprefix("localhost"))
-        # On Windows the path of file:///C:/robot is C:/robot.
-        candidates = [Path(path[1:] if re.match("/[A-Za-z]:", path) and os.name == "nt" else path)]
+        candidates = [_path_of_file_uri(uri)]
     else:
         raise ArgumentError(
             f"uri is {uri!r}, expected a path or a URI of the scheme package or file"
@@ -84,12 +84,13 @@ def find_package_file(
         if _is_file(path):
             return path
     if package is None:
-        fits = _other_spellings(_existing_folder(candidates[0]), candidates[0])
+        similar = _other_spellings(_existing_folder(candidates[0]), candidates[0])
     else:
-        fits = [fit for x in folders for fit in _other_spellings(x, x / inside)]
-    fits = {os.path.realpath(fit): fit for fit in reversed(fits)}
-    if len(fits) == 1:
-        (path,) = fits.values()
+        similar = [file for x in folders for file in _other_spellings(x, x / inside)]
+    # Several paths can lead to one file; of these paths, the first one is kept.
+    files = {os.path.realpath(file): file for file in reversed(similar)}
+    if len(files) == 1:
+        (path,) = files.values()
         warnings.warn(
             f"uri is {uri!r}, but there is no such file; the file {str(path)!r} has this name in "
             f"another spelling and is used instead",
@@ -97,20 +98,38 @@ def find_package_file(
             stacklevel=2,
         )
         return path
+    known = folders if package in (packages or {}) else []
+    known = known or [x for x in folders if _is_file(x / "package.xml")]
+    raise _missing_file(uri, package, known[0] if known else None, candidates)
+
+
+def _missing_file(
+    uri: str, package: str | None, folder: Path | None, candidates: list[Path]
+) -> ArgumentError:
+    """The error that lists the paths that were tried.
+
+    `package`: the name of the package in the URI; `folder`: the folder of the package, if known.
+    """
     tried = "".join(f"\n  {path}" for path in candidates) or " nowhere: there is no folder to try"
     hint, argument = "", None
-    if package in (packages or {}):
-        known = folders[:1]
-    else:
-        known = [x for x in folders if (x / "package.xml").is_file()]
-    if known:
-        hint = f" in the package {package!r}, which is {str(known[0])!r}"
+    if folder is not None:
+        hint = f" in the package {package!r}, which is {str(folder)!r}"
     elif package is not None:
         argument = "packages"
         hint = f"; give the folder of the package {package!r} by the argument `{argument}`"
-    raise ArgumentError(
+    return ArgumentError(
         f"uri is {uri!r}, but there is no such file{hint}; looked for:{tried}", argument=argument
     )
+
+
+def _path_of_file_uri(uri: str) -> Path:
+    """The path in a URI `file:///PATH`. Raises ArgumentError for a host."""
+    host = uri.partition("://")[2].partition("/")[0]
+    if host not in ("", "localhost"):
+        raise ArgumentError(f"uri is {uri!r}, which names the host {host!r}, expected file:///PATH")
+    path = unquote(uri.partition("://")[2].removeprefix("localhost"))
+    # On Windows the path of file:///C:/robot is C:/robot.
+    return Path(path[1:] if re.match("/[A-Za-z]:", path) and os.name == "nt" else path)
 
 
 def _absolute_path(uri: str, urdf_path: str | os.PathLike[str] | None) -> Path:
@@ -146,19 +165,24 @@ def _existing_folder(path: Path) -> Path:
 def _other_spellings(folder: Path, path: Path) -> list[Path]:
     """The files in a folder whose paths differ from `path` only in spelling; none for a `..`."""
     parts = [name for part in path.relative_to(folder).parts for name in part.split("\\")]
-    return _fits(folder, [_spelling(name) for name in parts if name not in ("", ".")])
+    names = [_common_spelling(name) for name in parts if name not in ("", ".")]
+    return _files_by_spelling(folder, names)
 
 
-def _fits(folder: Path, names: list[str]) -> list[Path]:
+def _files_by_spelling(folder: Path, names: list[str]) -> list[Path]:
+    """The files in a folder whose paths from the folder have the common spellings `names`."""
     if not names:
-        return [folder] if folder.is_file() else []
-    entries = sorted(folder.iterdir()) if os.path.isdir(folder) else []
-    near = [entry for entry in entries if _spelling(entry.name) == names[0]]
-    return [fit for entry in near for fit in _fits(entry, names[1:])]
+        return [folder] if _is_file(folder) else []
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError:  # no folder, or a folder that may not be read
+        return []
+    similar = [entry for entry in entries if _common_spelling(entry.name) == names[0]]
+    return [file for entry in similar for file in _files_by_spelling(entry, names[1:])]
 
 
-def _spelling(name: str) -> str:
-    """A name without escapes and upper case letters."""
+def _common_spelling(name: str) -> str:
+    """The name without escapes, in lower case. It is the same for all spellings of a name."""
     return unquote(name).casefold()
 
 
@@ -196,6 +220,7 @@ def _folders_called(package: str, folder: Path) -> list[Path]:
 
 
 def _package_and_path(uri: str) -> tuple[str, PurePosixPath]:
+    """The name of the package, and the path in the package, of a URI `package://PACKAGE/PATH`."""
     package, _, path = uri.partition("://")[2].partition("/")
     inside = PurePosixPath(path.lstrip("/"))
     if not package or not inside.parts:
@@ -206,4 +231,5 @@ def _package_and_path(uri: str) -> tuple[str, PurePosixPath]:
 
 
 def _folders(variable: str) -> list[Path]:
+    """The folders that an environment variable lists."""
     return [Path(folder) for folder in os.environ.get(variable, "").split(os.pathsep) if folder]

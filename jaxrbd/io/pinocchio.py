@@ -43,7 +43,7 @@ from ..joints import (
     subspace_rows,
 )
 from ..model import Model
-from ..model.arguments import known, robot
+from ..model.arguments import as_array, known, robot
 from ..model.builder import build_model
 from ..model.description import Fixed, JointSpec, Link, Mimic, link_inertia
 from ..model.editing import describe
@@ -261,10 +261,13 @@ class CoordinateMap(eqx.Module):
 
 
 def _shaped(x: ArrayLike, name: str, shape: tuple[int, ...]) -> Array:
-    x = jnp.asarray(x)
+    """`x` as an array of floats. Raises ArgumentError for another shape or dtype."""
+    x = as_array(x, name)
     if x.shape != shape:
         hint = "; batch with jax.vmap" if x.ndim > len(shape) else ""
         raise ArgumentError(f"{name} has shape {x.shape}, expected {shape}{hint}")
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        raise ArgumentError(f"{name} has dtype {x.dtype}, expected floats")
     return x
 
 
@@ -277,11 +280,12 @@ def _flatten(parts: Iterable[np.ndarray]) -> tuple[int, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class _Stage:
-    """One joint of jaxrbd: a joint of Pinocchio or one stage of it.
+    """One joint of jaxrbd: a joint of Pinocchio, or one joint of the chain that replaces it.
 
     - `joint`: the index of the joint of Pinocchio;
     - `placement`: (4, 4), pose in the previous stage, or in the parent joint for the first stage;
-    - `angle`: the index in the stage of the angle that Pinocchio stores as (cos, sin), or None;
+    - `angle`: the index, among the coordinates of the stage, of the angle that Pinocchio stores as
+      (cos, sin), or None;
     - `q_start`, `v_start`: the first indices of the stage in Pinocchio's q and v;
     - `mimic`: the rule of a mimic joint, which has no entries in q and v, or None.
     """
@@ -422,14 +426,14 @@ def _kind(joint: Any) -> str:
 
 def _mismatch(stage: _Stage, spec: JointSpec) -> str | None:
     """The difference of a joint in the two models, in words, or None."""
-    ours = spec.kind
-    if type(stage.kind) is not type(ours):
-        kinds = type(stage.kind).__name__, type(ours).__name__
+    kind = spec.kind
+    if type(stage.kind) is not type(kind):
+        kinds = type(stage.kind).__name__, type(kind).__name__
         return f"its kind is {kinds[0]} in pin_model, but {kinds[1]} in model"
-    assert isinstance(ours, Joint)
-    rows, expected = subspace_rows(ours), subspace_rows(stage.kind)
-    if not np.allclose(rows, expected, rtol=0, atol=1e-6):
-        return f"its motion subspace is {expected.tolist()} in pin_model, {rows.tolist()} in model"
+    assert isinstance(kind, Joint)
+    found, expected = subspace_rows(kind), subspace_rows(stage.kind)
+    if not np.allclose(found, expected, rtol=0, atol=1e-6):
+        return f"its motion subspace is {expected.tolist()} in pin_model, {found.tolist()} in model"
     if (stage.mimic is None) != (spec.mimic is None):
         where = "pin_model" if spec.mimic is None else "model"
         return f"it follows another joint in {where} only"
@@ -482,7 +486,7 @@ def _description(pin_model: Any) -> tuple[list[Link], list[JointSpec]]:
 def _frame_names(pin_model: Any) -> tuple[list[str], list[tuple[str, Any]]]:
     """The name of the body of each joint, and the other frames with their names in the model.
 
-    The entry of the universe, the first one, is not used.
+    The first name, "", is in the place of the universe and is not used.
     """
     frames = [frame for frame in pin_model.frames if str(frame.type) != "JOINT"][1:]
     body_frames = [frame for frame in frames if str(frame.type) == "BODY"]

@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax import export
 from jaxtyping import PyTree
 
 from ..errors import ArgumentError, SavedFileError
 from ..model import Model, arguments as checked
 from ..model.names import described
+from ..model.parameters import as_array, entries
 from ._sealed import read_sealed, write_sealed
 
 VERSION = 1
@@ -46,15 +46,17 @@ def export_batched(
 
     Returns a program whose `call` takes the arguments with a leading batch axis, of size 1 or more.
     The result has the same batch axis; dicts replace named tuples. Call the program through
-    `jax.jit(program.call)`. Raises ArgumentError if there is no argument after the model, and for
-    an unknown platform, and for a function or a model of another type.
+    `jax.jit(program.call)`. Raises ArgumentError for a function or a model of another type, for an
+    example argument that is no array, without an argument after the model, and for an unknown
+    platform.
     """
     checked.robot(model)
     if not callable(function):
         raise ArgumentError(f"function is {described(function)}, expected a function of a model")
     if not jax.tree.leaves(arguments):
         raise ArgumentError("no argument to batch: expected arguments of one state after the model")
-    if not platforms or isinstance(platforms, str) or not set(platforms) <= set(PLATFORMS):
+    chosen = entries(platforms)
+    if not chosen or not all(platform in PLATFORMS for platform in chosen):
         raise ArgumentError(f"platforms is {platforms!r}, expected some of {PLATFORMS}")
     leaves, structure = jax.tree.flatten(model)
 
@@ -74,7 +76,7 @@ def export_batched(
     if model_as_argument:
         operands = (jax.tree.map(_spec, leaves), *operands)
     program.__name__ = getattr(function, "__name__", "program")
-    return export.export(jax.jit(program), platforms=tuple(platforms))(*operands)
+    return export.export(jax.jit(program), platforms=chosen)(*operands)
 
 
 def save_program(
@@ -130,7 +132,7 @@ def load_program(path: str | os.PathLike[str]) -> export.Exported:
 
 def _spec(x: Any, *batch: Any) -> jax.ShapeDtypeStruct:
     """The shape and dtype of the example x, after the leading axes `batch`."""
-    x = x if isinstance(x, jax.ShapeDtypeStruct) else jnp.asarray(x)
+    x = x if isinstance(x, jax.ShapeDtypeStruct) else as_array(x, "an example argument")
     return jax.ShapeDtypeStruct((*batch, *x.shape), x.dtype)
 
 

@@ -161,7 +161,7 @@ def _product(
 
 @functools.cache
 def _torch() -> tuple[Any, Callable[..., tuple]]:
-    """PyTorch, and an operation `(gradients, results, *tensors)` that it differentiates.
+    """PyTorch, and an operation `(gradients, results, *tensors)` that PyTorch can differentiate.
 
     The operation returns the results. Their gradients with respect to the tensors are
     `gradients(tensors, wanted, cotangents)`, with None where `wanted` is false.

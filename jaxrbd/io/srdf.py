@@ -241,7 +241,10 @@ class _States:
         self.states.append(GroupState(name, group, q, tuple(joints)))
 
     def _slice(self, element: Element, joint: str) -> slice | None:
-        """The slice of q of a joint. Without coordinates: None, and a fault unless skipped."""
+        """The slice of q with the coordinates of a joint.
+
+        None for a joint without coordinates, which is a fault unless `self.skip`.
+        """
         known = joint in self.model.joint_names or f"{joint}.1" in self.model.joint_names
         part = self.model.joint(joint).q if known else slice(0, 0)
         if part.start < part.stop:

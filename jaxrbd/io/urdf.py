@@ -57,7 +57,8 @@ from ._xml import Document, clip, parse_document, written_name
 
 _MAX_NAMES = 8  # of joints or links, in a message
 
-_ROOTS: dict[str | None, type] = {
+# The kinds of the joint between the world and the root link, by the argument `root_joint`.
+_ROOT_KINDS: dict[str | None, type] = {
     None: Fixed,
     "free_flyer": FreeFlyer,
     "planar": Planar,
@@ -82,16 +83,14 @@ def load_urdf(
       "planar", "spherical" or "translation";
     - `mimic`: whether to read `<mimic>`, which couples joints;
     - `geometry`: whether to read `<visual>` and `<collision>`, see `Model.geometry`;
-    - `strict`: whether to raise an error, instead of a warning, for an inertia that no rigid body
-      can have and for a mass matrix that is singular in every configuration;
+    - `strict`: whether an inertia that no rigid body can have, and a mass matrix that is singular
+      in every configuration, are errors; otherwise they give an InertiaWarning;
     - `gravity`: (3,), m/s^2, in the world frame.
 
     Returns the model. Its joints are in depth-first order, and the children of one link are sorted
     by joint name, as in Pinocchio. Raises RobotFileError, which names file and line, for a fault in
-    the file, and ArgumentError for another `root_joint`. Without `strict`, an inertia that no rigid
-    body can have and a singular mass matrix give an InertiaWarning. Warns with one `LimitWarning`,
-    which names the joints, for limits that are valid but probably wrong. Source: the URDF
-    specification.
+    the file, and ArgumentError for another `root_joint`. Warns with one `LimitWarning`, which names
+    the joints, for limits that are valid but probably wrong. Source: the URDF specification.
     """
     robot = _Robot(path_or_text, root_joint=root_joint, mimic=mimic, geometry=geometry)
     robot.raise_first_fault()
@@ -111,7 +110,7 @@ def load_urdf(
 
 @contextlib.contextmanager
 def _located_errors(robot: _Robot) -> Iterator[None]:
-    """Raise the errors of `build_model` in the block with the file and the line."""
+    """Add the file and the line to a ModelError that the block raises."""
     try:
         yield
     except ModelError as error:
@@ -209,8 +208,8 @@ class _Robot:
         geometry: bool,
     ):
         doc = parse_document(path_or_text)
-        if root_joint not in [*_ROOTS]:
-            raise ArgumentError(f"root_joint is {root_joint!r}, expected one of {[*_ROOTS]}")
+        if root_joint not in [*_ROOT_KINDS]:
+            raise ArgumentError(f"root_joint is {root_joint!r}, expected one of {[*_ROOT_KINDS]}")
         _check_outermost(doc)
         self.doc = doc
         self.name = doc.name(doc.root) or ""
@@ -240,7 +239,7 @@ class _Robot:
             raise faults[0]
 
     def located(self, error: ModelError, mark: str = "") -> RobotFileError:
-        """An error of the builder, with `mark`, the file, and the line of the joint or link."""
+        """The error with the file and the line of its joint or link; `mark` begins the message."""
         link, joint = error.link or "", error.joint or ""
         element = self._joint_elements.get(joint, self._link_elements.get(link))
         return RobotFileError(
@@ -286,6 +285,10 @@ class _Robot:
                 )
 
     def _check_known(self, joint: JointSpec, tag: str, refers_to: str, name: str | None) -> None:
+        """Check that the file has the link or joint that the element `tag` of a joint names.
+
+        `refers_to`: "link" or "joint"; `name`: the name of this link or joint.
+        """
         known = self._link_elements if refers_to == "link" else self._joint_elements
         if name and name not in known:
             (element, *_) = self.doc.children(self._joint_elements[joint.name], tag)
@@ -309,9 +312,10 @@ class _Robot:
         while name in self._joint_elements:
             name += "_"
         if root_link is not None:
-            self.joints.insert(0, JointSpec(name, _ROOTS[root_joint](), None, root_link))
+            self.joints.insert(0, JointSpec(name, _ROOT_KINDS[root_joint](), None, root_link))
 
     def _find_root(self) -> str | None:
+        """The name of the root link; None, and a fault, unless there is exactly one."""
         parents = {joint.child: joint.parent or "" for joint in self.joints}
         roots = [link.name for link in self.links if link.name not in parents]
         if len(roots) == 1:

@@ -127,10 +127,10 @@ def urdf_text(
                 f"gravity is {np.asarray(model.gravity).tolist()}, which a URDF file cannot state, "
                 "expected (0, 0, -9.81): set it, and pass the gravity to load_urdf"
             )
-    links, joints, root_joint = _rooted(model, faults)
+    links, joints, root_joint = _description(model, faults)
     if not geometry:
         links = [dataclasses.replace(link, visuals=(), collisions=()) for link in links]
-    joints = _arranged(links, joints, faults, reorder=reorder)
+    joints = _ordered(links, joints, faults, reorder=reorder)
     root = ElementTree.Element("robot", name=model.name)
     with faults.collected():
         _check_name(model.name, "robot")
@@ -175,7 +175,7 @@ class _Faults:
 # ----------------------------------------------------------------------------------- tree of links
 
 
-def _rooted(model: Model, faults: _Faults) -> tuple[list[Link], list[JointSpec], str | None]:
+def _description(model: Model, faults: _Faults) -> tuple[list[Link], list[JointSpec], str | None]:
     """The links, root link first, the joints between links, and the `root_joint` of `load_urdf`."""
     links, joints = describe(model)
     order = {name: place for place, name in enumerate(model.frame_names)}
@@ -203,20 +203,21 @@ def _rooted(model: Model, faults: _Faults) -> tuple[list[Link], list[JointSpec],
     return links, joints, None
 
 
-def _arranged(
+def _ordered(
     links: list[Link], joints: list[JointSpec], faults: _Faults, *, reorder: bool
 ) -> list[JointSpec]:
     """The joints, attached and named such that `load_urdf` reads them in the order of the model."""
     by_child = {joint.child: joint for joint in joints}
-    bodies: dict[str | None, list[JointSpec]] = {}
+    joints_of_body: dict[str | None, list[JointSpec]] = {}
     for link in links:
         if link.name in by_child:
-            bodies.setdefault(by_child[link.name].parent, []).append(by_child[link.name])
+            joint = by_child[link.name]
+            joints_of_body.setdefault(joint.parent, []).append(joint)
     taken = {joint.name for joint in joints if _moves(joint)}
-    arranged: dict[str, JointSpec] = {}
-    for children in bodies.values():
+    ordered: dict[str, JointSpec] = {}  # by the child link
+    for children in joints_of_body.values():
         names = [joint.name for joint in children if _moves(joint)]
-        attached = [*children] if names == sorted(names) else _nested(children)
+        attached = [*children] if names == sorted(names) else _attached_to_welds(children)
         if attached is None and not reorder:
             first, second = next(pair for pair in itertools.pairwise(names) if pair[0] > pair[1])
             with faults.collected():
@@ -229,18 +230,18 @@ def _arranged(
                 )
         if attached is None:
             attached = sorted(children, key=lambda joint: (_moves(joint), joint.name))
-        siblings: dict[str | None, list[JointSpec]] = {}
+        joints_of_link: dict[str | None, list[JointSpec]] = {}
         for joint in attached:
-            siblings.setdefault(joint.parent, []).append(joint)
-        for group in siblings.values():
-            arranged |= {joint.child: joint for joint in group}
-            with faults.collected():
-                arranged |= {joint.child: joint for joint in _with_names(group, taken)}
-    return [arranged[link.name] for link in links if link.name in arranged]
+            joints_of_link.setdefault(joint.parent, []).append(joint)
+        for siblings in joints_of_link.values():
+            ordered |= {joint.child: joint for joint in siblings}
+            with faults.collected():  # without new names, the old names stay
+                ordered |= {joint.child: joint for joint in _with_names(siblings, taken)}
+    return [ordered[link.name] for link in links if link.name in ordered]
 
 
-def _nested(children: list[JointSpec]) -> list[JointSpec] | None:
-    """The children of a body, some attached to welded links of this body; None if impossible.
+def _attached_to_welds(children: list[JointSpec]) -> list[JointSpec] | None:
+    """The joints on a body, some attached to welded links of this body; None if impossible.
 
     `load_urdf` visits the links depth-first, and the children of one link in the order of the names
     of their joints. A link is open while joints can still be attached to it. At first only the link
@@ -249,7 +250,7 @@ def _nested(children: list[JointSpec]) -> list[JointSpec] | None:
     links after that link are closed.
     """
     opened: list[tuple[str | None, np.ndarray]] = [(children[0].parent, np.eye(4))]
-    last_names = [""]
+    last_names = [""]  # for each open link, the name of its last moving joint
     attached = []
     for joint in children:
         while _moves(joint) and last_names[-1] >= joint.name:
@@ -510,7 +511,8 @@ def _limits(joint: JointSpec, unlimited: float | None, faults: _Faults) -> dict[
             values[name] = float(np.copysign(unlimited, value))
     if "lower" in values and values["lower"] > values["upper"]:
         raise ModelError(
-            f"joint {joint.name!r}: unlimited={unlimited} is beyond its other position limit",
+            f"joint {joint.name!r}: the lower position limit {values['lower']:g} is above the "
+            f"upper position limit {values['upper']:g}, with unlimited={unlimited}",
             joint=joint.name,
         )
     return {name: as_text(value) for name, value in values.items()}
@@ -579,8 +581,8 @@ def _add_origin(parent: ElementTree.Element, xyz: np.ndarray, rpy: np.ndarray) -
 def _roll_pitch_yaw(R: np.ndarray) -> np.ndarray:
     """Angles about fixed axes with `R = Rz(yaw) Ry(pitch) Rx(roll)`, accurate for every pitch.
 
-    At a pitch of 90 degrees, R has only the sum or the difference of roll and yaw. So the roll is
-    computed from `Rz(-yaw) R`, for the rounded yaw.
+    At a pitch of 90 degrees, R determines only the sum or the difference of roll and yaw. So the
+    roll is computed from `Rz(-yaw) R`, where yaw is the rounded result.
     """
     yaw = np.arctan2(R[1, 0], R[0, 0])
     c, s = np.cos(yaw), np.sin(yaw)

@@ -144,4 +144,5 @@ class Apg(rollouts.WindowAlgorithm):
         return -jnp.mean(window.reward), (states, window)
 
     def _adam(self) -> Adam:
-        return Adam(self.learning_rate, self.last_learning_rate, self.updates, 1.0, *self.betas)
+        b1, b2 = self.betas
+        return Adam(self.learning_rate, self.last_learning_rate, self.updates, b1=b1, b2=b2)

@@ -3,7 +3,7 @@
 Each joint has a vector, its token. The first token is a linear map of the observations of the joint
 and of the whole robot, plus a learned vector of the joint. Each block changes the tokens twice. By
 attention, a weighted mean of linear maps of all tokens is added to each token; the weights depend
-on the tokens. Then the result of a small network, a function of the token, is added to it. All
+on the tokens. Then a small network maps each token to a vector, which is added to the token. All
 joints share the linear maps and the network. Joints that a robot does not have get no weight. The
 action of a joint is the scalar product of its last token and a second learned vector of the joint.
 
@@ -15,6 +15,7 @@ with one token per joint of different robots.
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -30,9 +31,10 @@ from ..errors import ArgumentError
 from ..model import arguments
 from .networks import Layer, apply, network
 
-# With the mean m and the standard deviation s of an entry of the mask, the normalised entry is
-# -m / s for a joint that the robot does not have, and (1 - m) / s otherwise. The latter is zero for
-# a joint that all robots have.
+# A robot does not have a joint if the normalised entry of the mask is at most this value. With the
+# mean m and the standard deviation s of the entry, the normalised entry is -m / s for a joint that
+# the robot does not have, and (1 - m) / s otherwise. The latter is zero for a joint that all robots
+# have.
 ABSENT = -1e-3
 
 
@@ -117,7 +119,7 @@ class JointAttention:
     def __post_init__(self):
         arguments.require_counts(width=self.width, heads=self.heads, blocks=self.blocks)
         try:
-            parts = tuple((str(name), int(size)) for name, size in self.parts)
+            parts = tuple((str(name), operator.index(size)) for name, size in self.parts)
         except (TypeError, ValueError):
             raise ArgumentError(
                 f"parts is {self.parts!r}, expected pairs of a name and a size"

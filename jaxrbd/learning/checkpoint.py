@@ -21,7 +21,7 @@ from ..io._sealed import read_sealed, write_sealed
 
 # Version 1 has only random keys of JAX's default kind, and does not state the kind. The versions 1
 # and 2 do not state the environment of a training. Up to version 3, settings have the names on the
-# left; `trace` is lambda of `Ppo` and of `Shac`.
+# left of `_NAMES`, and `gae_lambda` of `Ppo` and `td_lambda` of `Shac` have the name `trace`.
 VERSION = 4
 _NAMES = {
     "rate": "learning_rate",
@@ -74,10 +74,10 @@ def load_checkpoint(path: str | os.PathLike[str], like: Any) -> Any:
 
 
 def load_fields(path: str | os.PathLike[str], like: dict[str, Any]) -> dict[str, Any]:
-    """Some fields of a checkpoint whose pytree is a named tuple, without fields that it lacks.
+    """The fields of `like` that a checkpoint has; the pytree of the checkpoint is a named tuple.
 
-    `like`: the names of the fields, each with a pytree of the structure, shapes and dtypes of the
-    field. Errors as in `load_checkpoint`.
+    `like`: a dict from the names of fields to pytrees with the structure, shapes and dtypes of the
+    fields. Errors as in `load_checkpoint`.
     """
     stored, found = _stored(path), {}
     for field, tree in like.items():
@@ -154,6 +154,7 @@ def _tree(
 
 
 def _named(tree: Any) -> dict[str, Any]:
+    """The leaves of a pytree by the path to each leaf, such as ".policy.log_std"."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path): x for path, x in leaves}
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..errors import ArgumentError, installation
+from ..model import arguments
 from .training import Record
 
 
@@ -25,9 +26,12 @@ def tensorboard_writer(
 
     Each metric is a scalar with its name, over `Record.steps`. A metric that is not finite, such as
     the return before the first end of an episode, is left out. Each call writes to the disk. Raises
-    ArgumentError if the package tensorboardX is not installed (`pip install tensorboardX`), and
-    OSError, which names the folder, if the file cannot be written.
+    ArgumentError if the package tensorboardX is not installed (`pip install tensorboardX`), and for
+    another `after` than an integer of 0 or more. Raises OSError, which names the folder, if the
+    file cannot be written.
     """
+    if not arguments.is_integer(after) or after < 0:
+        raise ArgumentError(f"after is {after!r}, expected an integer of 0 or more")
     try:
         from tensorboardX.event_file_writer import EventsWriter
         from tensorboardX.proto import event_pb2, summary_pb2
@@ -36,7 +40,7 @@ def tensorboard_writer(
             f"event files need the package tensorboardX: {installation('tensorboard')}"
         ) from error
     os.makedirs(folder, exist_ok=True)
-    # The writer names a file by the time in seconds. The suffix separates files of one second.
+    # The writer names a file by the time in seconds. With the suffix, two files have other names.
     file = EventsWriter(os.path.join(os.fspath(folder), "events"), f".{time.time_ns()}")
 
     messages: Any = event_pb2  # protobuf makes the classes when the module is imported

@@ -94,7 +94,7 @@ class Imitation(rollouts.WindowAlgorithm):
         key, policy_key, reset_key = jax.random.split(key, 3)
         states, dtype = start(env, params, reset_key, self.batch), params.model.dtype
         for name in ("teacher", "weights"):
-            if getattr(self, name) is not None:
+            if getattr(self, name) is not None:  # for the check of the result
                 self._result(name, states.observation, (self.batch, env.action_size))
         size = networks.observation_size(
             self.policy_observation, states.observation, "policy_observation"

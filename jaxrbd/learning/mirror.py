@@ -1,4 +1,4 @@
-"""Policies for tasks that look the same in a mirror: symmetric networks, the better of two sides.
+"""Policies for tasks with a mirror symmetry: symmetric networks, or the better of two sides.
 
 The action of a `Symmetric` policy for the mirror image of a state is the mirror image of its action
 for the state. This is right for walking, where the two sides take turns. It is wrong where one side
@@ -35,8 +35,9 @@ def better_side(
 ) -> Float[Array, "... k"]:
     """The actions for the observation, or the actions for its mirror image, mirrored back.
 
-    `actions`, `returns`: the policy, and the estimates of the critic, as functions of observations.
-    The last two arguments are signs of the entries of the observation and of the action.
+    The mirror image is used where the critic estimates a higher return for it. `actions`,
+    `returns`: the policy, and the estimates of the critic, as functions of observations. The last
+    two arguments are signs of the entries of the observation and of the action.
     """
     dtype = observation.dtype
     image = times(jnp.asarray(mirror_observation, dtype), observation)
@@ -47,6 +48,9 @@ def better_side(
 
 def check_mirror(algorithm: Any, size: int, action_size: int) -> None:
     """Raise ArgumentError for signs of a mirror that do not fit the environment."""
+    for name in ("mirror_observation", "mirror_action"):
+        if not isinstance(signs := getattr(algorithm, name), tuple | list):
+            raise ArgumentError(f"{name} is {signs!r}, expected a tuple of signs 1 or -1")
     if not algorithm.mirror_observation and not algorithm.mirror_action:
         return
     for name in ("policy_observation", "critic_observation"):
@@ -96,14 +100,15 @@ class SymmetricNetwork(eqx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Symmetric:
-    """The settings of a symmetric policy network, for `Shac(policy_network=...)` and others.
+    """The settings of a symmetric policy network, for `policy_network` of an algorithm.
 
     - `mirror`: the mirror image of observations and actions, such as `envs.mirror_image(env)`;
     - `network`: the function that makes the network f below (default: `networks.network`).
 
-    The mean of the action before tanh, for a normalised observation x, is `(f(x) + A f(O x)) / 2`,
-    with the images O and A of observations and actions. So the action for `O x` is the image of the
-    action for x. The normalisation is as symmetric as the observations of the training.
+    The mean of the action before tanh, for a normalised observation x, is `(f(x) + A f(O x)) / 2`.
+    O x is the mirror image of an observation x, and A u the mirror image of an action u. So the
+    action for `O x` is the image of the action for x. The normalisation has the statistics of the
+    observations of the training, which are symmetric only approximately.
 
     A call raises ArgumentError if the sizes of observations or actions are not those of the mirror.
     """

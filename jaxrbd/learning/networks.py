@@ -164,9 +164,10 @@ def observation_size(name: str | None, observation: Observation, setting: str) -
 
 
 class Policy(NamedTuple):
-    """A random policy: the action is `tanh(mean(observation) + exp(log_std) noise)`.
+    """A random policy: the action is `tanh(mean(x) + exp(log_std) noise)`.
 
-    `mean`: a `Network`, or another network that a `PolicyNetwork` makes.
+    x is the normalised observation. `mean`: a `Network`, or another network that a `PolicyNetwork`
+    makes.
     """
 
     mean: Any

@@ -26,7 +26,7 @@ class Update(NamedTuple):
 class Adam(NamedTuple):
     """Adam with a learning rate that falls linearly to the last one over `updates` steps.
 
-    A gradient whose norm is above `largest` is scaled to this norm.
+    A gradient whose norm is above `largest` is scaled to the norm `largest`.
     """
 
     learning_rate: float
@@ -41,7 +41,7 @@ class Adam(NamedTuple):
         return self._chain().init(params)
 
     def step(self, gradient: Any, state: Any, params: Any) -> Update:
-        """One step along the gradient of a loss."""
+        """One step that reduces a loss with this gradient."""
         optax = optax_module()
         norm = jnp.sqrt(sum(jnp.sum(x * x) for x in jax.tree.leaves(gradient)))
         with jax.numpy_dtype_promotion("standard"):  # optax multiplies floats with its counter
@@ -51,7 +51,7 @@ class Adam(NamedTuple):
     def fit(
         self, loss: Callable[[Any, Array], Array], params: Any, state: Any, rows: Int[Array, "m k"]
     ) -> tuple[tuple[Any, Any], tuple[Float[Array, " m"], Float[Array, " m"]]]:
-        """One step per row along the gradient of `loss(params, row)`, with respect to `params`.
+        """One step per row that reduces `loss(params, row)`.
 
         Returns the parameters and the state of the optimiser after the steps, and for each step the
         loss and the norm of the gradient.
@@ -72,6 +72,7 @@ class Adam(NamedTuple):
         return jnp.minimum(adam.count.astype(dtype) / max(self.updates, 1), 1)
 
     def _chain(self) -> Any:
+        """The transformation of optax: the limit of the gradient, then Adam."""
         optax = optax_module()
         most = np.iinfo(jnp.result_type(int)).max
         if self.updates > most:
@@ -89,7 +90,7 @@ class Adam(NamedTuple):
 def with_limited_gradient(x: Float[Array, "n k"], largest: float) -> Float[Array, "n k"]:
     """The array x, with a limit in reverse mode.
 
-    A row of the gradient whose norm is above `largest` is scaled to this norm.
+    A row of the gradient whose norm is above `largest` is scaled to the norm `largest`.
     """
     return x
 

@@ -2,12 +2,12 @@
 
 With the networks p of the policy and c of the critic, the action for an observation x is
 
-    z = (x - mean) / scale
-    action = tanh(p(z)).
+    z(x) = (x - mean) / scale
+    action(x) = tanh(p(z(x))).
 
-A network applies an affine map `y = z weight + bias` per layer, and elu between the layers. With a
+A network applies an affine map `y weight + bias` per layer, and elu between the layers. With a
 mirror (`mirror.py`), s and a are the signs of the observation and of the action, and the action is
-`a action(s x)` where `c(z(s x)) > c(z(x))`.
+`a tanh(p(z(s x)))` where `c(z(s x)) > c(z(x))`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def numpy_policy(arrays: Mapping[str, np.ndarray]) -> Callable[[ArrayLike], np.n
     for observations of another size, and for objects that are no arrays of floats.
     """
     arguments.require_type(arrays, "arrays", Mapping)
-    for name in ("mean", "scale", "weight_0", "bias_0"):
+    layers = range(max(layer_count(arrays, ""), 1))
+    names = [f"{kind}_{i}" for i in layers for kind in ("weight", "bias")]
+    for name in ("mean", "scale", *names):
         if name not in arrays:
             raise ArgumentError(f"arrays has no {name!r}, expected the arrays of policy_arrays")
 

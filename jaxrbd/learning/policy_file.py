@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import __version__
 from ..envs import Env
-from ..envs.environment import Interface, name_and_settings
+from ..envs.environment import Interface, checked_params, name_and_settings
 from ..errors import ArgumentError, installation
 from ..io._sealed import file_path, replace_file
 from ..model import arguments
@@ -77,7 +77,7 @@ def policy_description(training: Training, params: Any = None) -> dict[str, Any]
             "params is missing, expected the parameters of one robot, because the training has "
             "params_axes"
         )
-    found = env.interface(training.params if params is None else params)
+    found = env.interface(training.params if params is None else checked_params(env, params))
     name, policy = training.algorithm.policy_observation, training.state.policy
     size, count = policy_layers(policy)[0].weight.shape[0], policy.log_std.shape[0]
     parts = None if found.observation is None else entry(name, found.observation)

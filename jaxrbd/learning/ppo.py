@@ -62,6 +62,8 @@ from .rollouts import (
     start,
 )
 
+LOG_STD = -0.5  # the logarithm of the first standard deviation of the noise of the actions
+
 
 class PpoState(NamedTuple):
     """All that an update of PPO changes."""
@@ -136,7 +138,7 @@ class Ppo(WindowAlgorithm):
         states, dtype = start(env, params, reset_key, self.batch), params.model.dtype
         size = observation_size(self.policy_observation, states.observation, "policy_observation")
         sizes = size, *self.hidden, env.action_size
-        policy = new_policy(policy_key, sizes, dtype, -0.5, self.policy_network)
+        policy = new_policy(policy_key, sizes, dtype, LOG_STD, self.policy_network)
         size = observation_size(self.critic_observation, states.observation, "critic_observation")
         critic = network(critic_key, (size, *self.hidden, 1), dtype)
         return PpoState(

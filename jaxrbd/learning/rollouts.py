@@ -91,7 +91,6 @@ _FINITE = arguments.Requirement("a finite number", np.isfinite)
 _NOT_NEGATIVE = arguments.Requirement(
     "a finite number of 0 or more", lambda x: np.isfinite(x) & (x >= 0)
 )
-_POSITIVE = arguments.Requirement("a finite number above 0", lambda x: np.isfinite(x) & (x > 0))
 _NUMBERS = {
     "discount": arguments.FRACTION,
     "gae_lambda": arguments.FRACTION,
@@ -103,9 +102,9 @@ _NUMBERS = {
     "critic_weight": _NOT_NEGATIVE,
     "entropy_weight": _NOT_NEGATIVE,
     "last_noise": _NOT_NEGATIVE,
-    "clip": _POSITIVE,
-    "reward_scale": _POSITIVE,
-    "action_limit": _POSITIVE,
+    "clip": arguments.POSITIVE,
+    "reward_scale": arguments.POSITIVE,
+    "action_limit": arguments.POSITIVE,
     "log_std": _FINITE,
 }
 
@@ -159,7 +158,7 @@ def roll(
     actions: Callable[[Observation, Array], Array],
     noise: Float[Array, "h n k"],
 ) -> tuple[State, Window]:
-    """The states after h steps, and the steps. `actions(observation, noise)` is the policy."""
+    """The states after h steps, and the window. `actions(observation, noise)` is the policy."""
 
     def step(states: State, noise: Array) -> tuple[State, Window]:
         after = env.step(params, states, actions(states.observation, noise))

@@ -13,11 +13,13 @@ step. V is added if the episode was truncated or the window ended, not if it ter
 JAX differentiates L through the physics. The window is short, so the gradient does not grow as it
 does over whole episodes; the critic V accounts for the later rewards. The critic is fitted to
 TD(lambda) returns, equations (6) and (7), where lambda is the parameter `td_lambda`. A target
-critic gives the values in L and in the returns. After each update, its parameters become the mean
-of its parameters and the critic's, with the weights `target_share` and `1 - target_share`.
+critic gives the values in L and in the returns. After each update, its parameters become the
+weighted mean of its parameters and the critic's, with the weights `target_share` and
+`1 - target_share`.
 
 Source: Xu, Makoviychuk, Narang, Ramos, Matusik, Garg and Macklin (2022), Accelerated policy
-learning with parallel differentiable simulation, algorithm 1. Defaults: as for its cart-pole.
+learning with parallel differentiable simulation, algorithm 1. The defaults are the settings of the
+paper for its cart-pole.
 """
 
 from __future__ import annotations
@@ -207,6 +209,7 @@ class Shac(rollouts.WindowAlgorithm):
     def _fit_critic(
         self, state: ShacState, observation: Observation, returns: Array, key: PRNGKeyArray
     ) -> tuple[Network, Any, Array]:
+        """The critic, its optimiser and the last loss, after a fit to the returns (h, n)."""
         x = normalised(state.statistics, observation, self.critic_observation)
         x, y = x.reshape(-1, x.shape[-1]), returns.reshape(-1)
 

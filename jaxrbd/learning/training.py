@@ -32,7 +32,7 @@ from .shac import Shac
 # Settings in which a continued training may differ: its length, and the ends of its schedules.
 CHANGEABLE = ("updates", "last_learning_rate", "last_noise")
 
-# What a training takes over from another one; see `Training.start_from`.
+# The fields of the state that `Training.start_from` reads.
 _LEARNED = ("policy", "critic", "target_critic", "statistics")
 
 ALGORITHMS: dict[str, type] = {"shac": Shac, "apg": Apg, "ppo": Ppo}
@@ -44,9 +44,10 @@ class Record(NamedTuple):
 
     - `update`: the number of updates up to now; `steps`: the number of steps of all environments up
       to now;
-    - `metrics`: the metrics by name. `return` is the mean return of the episodes that ended last,
-      and minus infinity before the first end; `reward` is the mean reward of a step. After an
-      evaluation, `evaluation_return` and `evaluation_length` are the means of its episodes.
+    - `metrics`: the metrics by name. `return` is the mean return of the episodes that ended last
+      (`rollouts.Episodes.mean`), and minus infinity before the first end; `reward` is the mean
+      reward of a step. After an evaluation, `evaluation_return` and `evaluation_length` are the
+      means of its episodes.
     """
 
     update: int
@@ -157,13 +158,13 @@ class Training:
             raise ArgumentError(f"path is {os.fspath(path)!r}, and its folder does not exist")
         if evaluation is not None:
             arguments.require_type(evaluation, "evaluation", Evaluations)
-        evaluated = None if evaluation is None else (evaluation.every, self._evaluation(evaluation))
+        evaluated_metrics = None if evaluation is None else self._evaluation(evaluation)
         while len(self.records) < self.algorithm.updates and not self.reached(evaluation):
             count = len(self.records) + 1
             state, metrics = self._update(self.params, self.state)
             at_end = count == self.algorithm.updates
-            if evaluated is not None and (count % evaluated[0] == 0 or at_end):
-                metrics = {**metrics, **evaluated[1](self.params, state)}
+            if evaluation and evaluated_metrics and (count % evaluation.every == 0 or at_end):
+                metrics = {**metrics, **evaluated_metrics(self.params, state)}
             numbers = {name: float(x) for name, x in metrics.items()}
             for name, x in numbers.items():
                 if name != "return" and not math.isfinite(x):
@@ -271,7 +272,7 @@ class Training:
         return type(self.algorithm).__name__.lower()
 
     def _evaluation(self, evaluation: Evaluations) -> Callable[[Any, Any], dict[str, Array]]:
-        """The compiled metrics of an evaluation, from the parameters and a state.
+        """The compiled function from the parameters and a state to the metrics of an evaluation.
 
         All evaluations have the same starts. Their key is derived from the seed, and the training
         does not use it.
@@ -321,6 +322,7 @@ class Training:
         yield from _different_settings("environment ", found.get("settings"), wanted["settings"])
 
     def _about(self) -> dict[str, Any]:
+        """The description of the training in a checkpoint, without its records."""
         env = without_resets(self.env)
         return {
             "task": self.task,
@@ -391,8 +393,12 @@ def evaluate(
         return states.reward, states.reward_terms, states.terminated
 
     found = _episodes(env, params, policy, key, episodes, measure, params_axes)
-    _, (*rewards, terminated), running = found
-    returns, terms = jax.tree.map(lambda x: jnp.sum(jnp.where(running, x, 0), axis=0), rewards)
+    _, (rewards, terms, terminated), running = found
+
+    def total(x: Array) -> Array:
+        return jnp.sum(jnp.where(running, x, 0), axis=0)
+
+    returns, terms = total(rewards), jax.tree.map(total, terms)
     failed = jnp.any(running & terminated, axis=0)
     return Evaluation(returns, terms, jnp.sum(running, axis=0), failed)
 
@@ -430,7 +436,7 @@ def _episodes(
     measure: Callable[[State], Any],
     params_axes: Any = None,
 ) -> tuple[Any, Any, Array]:
-    """What `measure` returns for n episodes at the starts and after each step.
+    """The results of `measure` for the states of n episodes: at the start, and after each step.
 
     The third result (steps, n) states which episodes had not ended before the step.
     """

@@ -106,6 +106,7 @@ def robot(model: Model, place: str = "the first argument", *, batch: bool = Fals
 
 
 def _given(model: Model, x: Any, name: str) -> Array:
+    """`x` as an array. Raises ArgumentError for a Model, which a caller may have passed twice."""
     if isinstance(x, Model):
         raise ArgumentError(f"{name} is {x!r}, expected an array; the model was given before")
     return as_array(x, name)
@@ -252,8 +253,8 @@ FRACTION = Requirement("a number from 0 to 1", lambda x: (x >= 0) & (x <= 1))
 def unit_quaternions(name: str, values: np.ndarray, model: Any) -> None:
     """Raise ArgumentError if a quaternion in a configuration (nq,) is zero.
 
-    Quaternions of any other length are valid: the joints normalize them. The function
-    `configuration` checks the shape and the dtype.
+    Quaternions of any other length are valid, because the joints normalize them. An array of
+    another shape or dtype raises nothing here: the function `configuration` refuses it.
     """
     if values.ndim != 1 or not isinstance(model, Model):
         return
@@ -399,12 +400,18 @@ def _with_arrays(function: Callable, names: Sequence[str]) -> Callable:
     """The function, whose arguments with these names are checked and become arrays."""
     parameters = inspect.signature(function).parameters
     places = {name: list(parameters).index(name) for name in names}
+    # The functions that accept a `Kinematics` state this in the annotation of the parameter.
+    may_be_kinematics = {n for n in names if "Kinematics" in str(parameters[n].annotation)}
 
     def array_of(name: str, x: Any, model: Any) -> Any:
         if x is None and parameters[name].default is None:
             return None
         if x is None or not hasattr(x, "X_PB"):
             return ARRAYS[name](model, x, name)
+        if name not in may_be_kinematics:
+            raise ArgumentError(
+                f"{name} is a Kinematics, expected an array; a Kinematics has the attribute q"
+            )
         # The configuration in a `Kinematics` was checked when the poses were computed.
         found, expected = (x.q.shape, x.X_PB.p.shape), ((robot(model).nq,), (model.nb, 3))
         if found != expected:
@@ -439,9 +446,9 @@ def compiled(
 
     - `arrays`: names of parameters in `ARRAYS`. While JAX traces, their shapes and dtypes are
       checked, and they become arrays, before the function is called. So the type of these
-      parameters is `Array`, and callers may pass any `ArrayLike`. An optional argument may be None,
-      and a configuration may be a `Kinematics`. The attribute `unchecked` of the result is
-      `jax.jit` of the function, for arguments that are already checked;
+      parameters is `Array`, and callers may pass any `ArrayLike`. An optional argument may be None.
+      A parameter may be a `Kinematics` if its annotation says so. The attribute `unchecked` of the
+      result is `jax.jit` of the function, for arguments that are already checked;
     - `static_argnames`: as for `jax.jit`; a list becomes a tuple;
     - `checks`: maps the name of a parameter, or of an attribute of it as in "servo.position", to a
       check, which is a `Requirement` or another function of (name, values, model) that raises

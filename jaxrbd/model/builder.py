@@ -38,6 +38,7 @@ from .description import (
 from .geometry import Geometry, LinkGeometry, checked_geometry
 from .mass_check import singular_joints
 from .model import Model
+from .parameters import sequence, text
 
 
 def build_model(
@@ -50,7 +51,8 @@ def build_model(
 ) -> Model:
     """The model of a tree of links and joints.
 
-    - `links`, `joints`: each link is the child of exactly one joint. The parent None is the world;
+    - `links`, `joints`: sequences. Each link is the child of exactly one joint. The parent None is
+      the world;
     - `gravity`: (3,), m/s^2, in the world frame;
     - `strict`: raise ModelError instead of a warning.
 
@@ -67,9 +69,9 @@ def build_model(
 
     - an unknown, duplicate or empty name, a link that is the child of several joints or of no
       joint, a cycle;
-    - a value that is not finite, a negative mass, velocity or effort limit, damping, friction or
-      armature, a lower limit above the upper limit, a zero axis, an array of the wrong size, a
-      placement that is not a rigid pose;
+    - a kind, a `mimic` or a parameter of the wrong type, a value that is not finite, a negative
+      mass, velocity or effort limit, damping, friction or armature, a lower limit above the upper
+      limit, a zero axis, an array of the wrong size, a placement that is not a rigid pose;
     - a shape with a negative length, a colour outside of 0 to 1, a mesh of an unknown file type,
       and other invalid geometry;
     - a joint that follows an unknown joint, itself, or others in a ring; a follower or a leader
@@ -78,8 +80,11 @@ def build_model(
     - a function of a `joints.Custom` or a `Follow` that gives an invalid result;
     - a value beyond the range of the dtype. Limits beyond this range become infinite instead.
 
-    Raises ArgumentError for a gravity that is not finite or beyond the range of the dtype.
+    Raises ArgumentError for a gravity that is not finite or beyond the range of the dtype, for
+    entries of `links` and `joints` of another type, and for a name that is no text.
     """
+    links, joints = sequence(links, "links", "Link"), sequence(joints, "joints", "JointSpec")
+    text(name, "name")
     g = np.asarray(gravity)
     if g.shape != (3,) or g.dtype.kind not in "fiu" or not np.all(np.isfinite(g)):
         raise ArgumentError(f"gravity is {gravity!r}, expected three finite numbers in m/s^2")
@@ -165,7 +170,7 @@ def _expand(links: Sequence[Link], joints: list[JointSpec]) -> tuple[list[Link],
     return links, expanded
 
 
-# The parameters of joints that are numbers.
+# The fields of the joint classes that are arrays, and not functions as in `joints.Custom`.
 JOINT_PARAMETERS = "axis", "pitch", "turn", "advance"
 
 
@@ -297,6 +302,7 @@ def _stacked(
     name: str,
     geometry: LinkGeometry,
 ) -> Model:
+    """The model of the bodies and frames, with their parameters stacked in arrays."""
     joints, kinds = [body.joint for body in bodies], [body.kind for body in bodies]
     topology = Topology(
         parents=tuple(body.parent for body in bodies),
@@ -341,13 +347,13 @@ def _stacked(
 
 
 def _geometry(links: Sequence[Link]) -> LinkGeometry:
-    def stated(kind: str) -> dict[str, tuple[Geometry, ...]]:
-        shapes = {link.name: getattr(link, kind) for link in links}
+    def shapes_by_link(field: str) -> dict[str, tuple[Geometry, ...]]:
+        by_link = {link.name: getattr(link, field) for link in links}
         return {
-            name: tuple(map(checked_geometry, found)) for name, found in shapes.items() if found
+            name: tuple(map(checked_geometry, shapes)) for name, shapes in by_link.items() if shapes
         }
 
-    return LinkGeometry(stated("visuals"), stated("collisions"))
+    return LinkGeometry(shapes_by_link("visuals"), shapes_by_link("collisions"))
 
 
 def _poses(matrices: list[np.ndarray]) -> Pose:

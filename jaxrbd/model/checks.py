@@ -9,17 +9,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import ModelError
-from ..joints import evaluate, is_rotation
+from ..joints import Joint, evaluate, is_rotation
 from .description import (
     DOF_FIELDS,
     POSITION_FIELDS,
+    Compound,
+    Fixed,
     Follow,
     JointSpec,
     Link,
+    Mimic,
     inertia_about_com,
+    shaped,
     stages,
 )
 from .geometry import checked_geometry
+from .parameters import require_type, text
 
 
 def checked(links: Sequence[Link], joints: Sequence[JointSpec]) -> list[JointSpec]:
@@ -46,13 +51,14 @@ def inertia_faults(links: Sequence[Link]) -> dict[str, str]:
     """
     faults = {}
     for link in links:
-        reason = _inertia_fault(link.inertia)
+        reason = _inertia_fault(np.asarray(link.inertia, float))
         if reason:
             faults[link.name] = f"link {link.name!r}: {reason}"
     return faults
 
 
 def _inertia_fault(inertia: np.ndarray) -> str | None:
+    """The reason why no rigid body can have the inertia (10,), or None."""
     mass, h = inertia[0], inertia[1:4]
     if mass == 0:
         return "mass 0 with rotational inertia or mass moment" if np.any(inertia[1:]) else None
@@ -74,14 +80,19 @@ def _inertia_fault(inertia: np.ndarray) -> str | None:
 
 
 def _check_link(link: Link) -> None:
-    inertia = np.asarray(link.inertia, dtype=float)
+    """Raise ModelError, which names the link, for an invalid inertia or an invalid shape."""
+    require_type(link, "an entry of links", Link)
+    text(link.name, "the name of a link")
     fault = None
-    if inertia.shape != (10,):
-        fault = f"inertia has shape {inertia.shape}, expected (10,)"
-    elif not np.all(np.isfinite(inertia)):
-        fault = "inertia is not finite"
-    elif inertia[0] < 0:
-        fault = f"mass {inertia[0]:g} is negative"
+    try:
+        inertia = shaped(link.inertia, "inertia", (10,))
+    except ValueError as error:
+        fault = str(error)
+    else:
+        if not np.all(np.isfinite(inertia)):
+            fault = "inertia is not finite"
+        elif inertia[0] < 0:
+            fault = f"mass {inertia[0]:g} is negative"
     for kind in ("visuals", "collisions"):
         try:
             for geometry in getattr(link, kind):
@@ -93,7 +104,11 @@ def _check_link(link: Link) -> None:
 
 
 def _check_joint(joint: JointSpec) -> JointSpec:
+    """The joint with its parameters as arrays. Raises ModelError, which names the joint."""
+    require_type(joint, "an entry of joints", JointSpec)
+    text(joint.name, "the name of a joint")
     try:
+        _check_types(joint)
         values = {"placement": _rigid(joint.placement)}
         parts = stages(joint.kind)
         for stage in parts:
@@ -117,10 +132,27 @@ def _check_joint(joint: JointSpec) -> JointSpec:
     return dataclasses.replace(joint, **values)
 
 
+def _check_types(joint: JointSpec) -> None:
+    """Raise ValueError for a kind, a mimic or the name of a link of another type."""
+    if not isinstance(joint.kind, Joint | Fixed | Compound):
+        raise ValueError(
+            f"kind is {joint.kind!r}, expected an object of a class of jaxrbd.joints, such as "
+            f"Revolute((0, 0, 1)), a Fixed or a Compound"
+        )
+    for field in ("parent", "child"):
+        if (link := getattr(joint, field)) is not None:
+            text(link, field)
+    if isinstance(joint.mimic, Mimic):
+        text(joint.mimic.joint, "mimic.joint")
+        for field in ("multiplier", "offset"):
+            shaped(getattr(joint.mimic, field), f"mimic.{field}", ())
+    elif not isinstance(joint.mimic, Follow | None):
+        raise ValueError(f"mimic is {joint.mimic!r}, expected a Mimic, a Follow or None")
+
+
 def _rigid(placement: np.ndarray) -> np.ndarray:
-    H = np.asarray(placement, dtype=float)
-    if H.shape != (4, 4):
-        raise ValueError(f"placement has shape {H.shape}, expected (4, 4)")
+    """The placement as a float array (4, 4). Raises ValueError if it is no rigid pose."""
+    H = shaped(placement, "placement", (4, 4))
     if not np.all(np.isfinite(H)):
         raise ValueError("placement is not finite")
     if not is_rotation(H[:3, :3]) or not np.array_equal(H[3], [0, 0, 0, 1]):
@@ -129,16 +161,16 @@ def _rigid(placement: np.ndarray) -> np.ndarray:
 
 
 def _sized(joint: JointSpec, field: str, default: float, size: int) -> np.ndarray:
+    """A field of the joint as a float array (size,); `default` replaces None."""
     given = getattr(joint, field)
-    value = np.asarray(default if given is None else given, dtype=float)
-    if value.shape not in ((), (size,)):
-        raise ValueError(f"{field} has shape {value.shape}, expected () or ({size},)")
+    value = shaped(default if given is None else given, field, (), (size,))
     if np.any(np.isnan(value)):
         raise ValueError(f"{field} is NaN")
     return np.broadcast_to(value, (size,))
 
 
 def _check_tree(links: Sequence[Link], joints: Sequence[JointSpec]) -> None:
+    """Raise ModelError unless the names are unique and the links form trees on the world."""
     known: set[str | None] = {None}
     for link in links:
         if not link.name or link.name in known:
@@ -181,6 +213,7 @@ def _check_tree(links: Sequence[Link], joints: Sequence[JointSpec]) -> None:
 
 
 def _check_cycles(links: Sequence[Link], parent_joints: dict[str, JointSpec]) -> None:
+    """Raise ModelError for links that form a cycle. `parent_joints`: the joint above each link."""
     rooted: set[str] = set()
     for link in links:
         path: dict[str, None] = {}  # an ordered set
@@ -196,6 +229,7 @@ def _check_cycles(links: Sequence[Link], parent_joints: dict[str, JointSpec]) ->
 
 
 def _check_mimic(joint: JointSpec, by_name: dict[str, JointSpec]) -> None:
+    """Raise ModelError for an invalid rule of the joint or of a joint in its chain of leaders."""
     if isinstance(joint.mimic, Follow):
         _check_follow(joint, joint.mimic, by_name)
         return
@@ -229,6 +263,7 @@ def _check_mimic(joint: JointSpec, by_name: dict[str, JointSpec]) -> None:
 
 
 def _check_follow(joint: JointSpec, follow: Follow, by_name: dict[str, JointSpec]) -> None:
+    """Raise ModelError for invalid leaders of a `Follow`, or an invalid value of its function."""
     fault = None if follow.joints else "follows no joint"
     for name in follow.joints:
         leader = by_name.get(name)

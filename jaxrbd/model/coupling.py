@@ -85,6 +85,15 @@ class Coupling(eqx.Module):
     q_independent: tuple[int, ...] = eqx.field(static=True)
     v_independent: tuple[int, ...] = eqx.field(static=True)
 
+    @property
+    def velocity_dependence(self) -> np.ndarray:
+        """`[i, j]`: whether velocity i of all joints depends on v_j, (nv_joint, nv) of bool."""
+        depends = np.zeros((len(self.v_source), len(self.v_independent)), bool)
+        depends[np.arange(len(self.v_source)), list(self.v_source)] = True
+        for group in self.followers:
+            depends[np.array(group.v)[:, None], np.array(group.v_leaders)] = True
+        return depends
+
     def position(self, q: Array) -> Array:
         """The coordinates of all joints: `gamma(q)`, (nq_joint,)."""
         out = self.q_multiplier * q[np.array(self.q_source)] + self.q_offset

@@ -7,6 +7,7 @@ can write descriptions in Python. `jaxrbd.build_model` makes a `Model` from a de
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
@@ -14,9 +15,9 @@ import numpy as np
 from jax import Array
 
 from ..errors import ModelError
-from ..joints import Joint, Revolute, as_module
+from ..joints import Joint, Revolute, as_module, is_rotation
 from .geometry import Geometry
-from .parameters import parameter
+from .parameters import entries, is_symmetric, names, parameter, require
 
 Numbers = int | float | Sequence[int | float] | np.ndarray
 
@@ -29,7 +30,7 @@ class Link:
       inertia about the origin of this frame (kg, kg m, kg m^2); see `link_inertia`. Default: a
       massless link;
     - `visuals`, `collisions`: the shapes to draw, and the shapes that touch other bodies.
-      `jaxrbd.view` draws them; `collision.pairs_of` and `contact.Scene` use `collisions`. No
+      `jaxrbd.view` draws both; `collision.pairs_of` and `contact.Scene` use `collisions`. No
       algorithm of the dynamics reads them.
     """
 
@@ -52,13 +53,20 @@ class Compound:
     constant. So the algorithms need no special case for it. The coordinates of the joint are the
     coordinates of the stages, in order. Stage k of a joint j has the name `j.k`, from k = 1 on.
 
-    Raises ModelError for no stages; a joint without dofs is a `Fixed`.
+    Raises ModelError for no stages, and for a stage that is no joint of `jaxrbd.joints`. A joint
+    without dofs is a `Fixed`.
     """
 
     stages: tuple[Joint, ...]
 
     def __post_init__(self):
-        if not self.stages:
+        found = entries(self.stages)
+        if found is None or not all(isinstance(stage, Joint) for stage in found):
+            raise ModelError(
+                f"stages of a Compound are {self.stages!r}, expected a tuple of joints of "
+                f"jaxrbd.joints"
+            )
+        if not found:
             raise ModelError("a Compound has no stages, expected one or more; see Fixed")
 
 
@@ -73,7 +81,7 @@ def universal(axis1: Numbers, axis2: Numbers) -> Compound:
 def euler(sequence: str) -> Compound:
     """Euler joint: successive rotations in rad about the moving axes in `sequence`, such as "zyx".
 
-    Raises ModelError for another object, no letters, and a letter other than x, y and z.
+    Raises ModelError if `sequence` is not a string of one or more of the letters x, y and z.
     """
     axes = {"x": (1, 0, 0), "y": (0, 1, 0), "z": (0, 0, 1)}
     if not isinstance(sequence, str) or not sequence or set(sequence) - set(axes):
@@ -83,9 +91,10 @@ def euler(sequence: str) -> Compound:
 
 @dataclasses.dataclass(frozen=True)
 class Mimic:
-    """A joint with one dof has the coordinate `q = multiplier * q_leader + offset`.
+    """The rule `q = multiplier * q_leader + offset` for the coordinate q of a joint with one dof.
 
-    `joint`: the name of the leader, which has one dof too.
+    `joint`: the name of the leader, the joint with the coordinate q_leader. The leader has one dof
+    too. q, q_leader and `offset` are in rad or m.
     """
 
     joint: str
@@ -94,17 +103,19 @@ class Mimic:
 
 
 class Follow(eqx.Module):
-    """A joint with one dof has the coordinate `q = function(q_leaders)`, for a smooth function.
+    """The rule `q = function(q_leaders)` for the coordinate q of a joint with one dof.
 
     - `joints`: the names of the m leaders. Each has one dof and follows no other joint;
-    - `function`: maps the leaders' coordinates (m,) to the coordinate (). It is a pure function in
-      jax.numpy, or an `eqx.Module` with a `__call__`. The arrays of a module are leaves of the
-      model.
+    - `function`: maps the leaders' coordinates (m,) to the coordinate (), in rad or m. It is a pure
+      and smooth function in jax.numpy, or an `eqx.Module` with a `__call__`. The arrays of a module
+      are leaves of the model.
 
     Source: Featherstone, section 3.2 (explicit constraints).
     """
 
-    joints: tuple[str, ...] = eqx.field(static=True, converter=tuple)
+    joints: tuple[str, ...] = eqx.field(
+        static=True, converter=functools.partial(names, what="joints")
+    )
     function: Callable[[Array], Array] = eqx.field(converter=as_module)
 
 
@@ -177,14 +188,17 @@ def link_inertia(
     - `rotation`: (3, 3), from the axes of `inertia_com` to the axes of the link frame (default: the
       identity).
 
-    Raises ArgumentError for another shape, and for objects that are no real numbers. Source:
+    Raises ArgumentError for another shape, for objects that are no real numbers, for an
+    `inertia_com` that is not symmetric, and for a `rotation` that is no rotation matrix. Source:
     Featherstone (2.63).
     """
-    m = float(_shaped(mass, "mass", ()))
-    c = _shaped(com, "com", (3,))
-    turn = np.eye(3) if rotation is None else _shaped(rotation, "rotation", (3, 3))
+    m = float(shaped(mass, "mass", ()))
+    c = shaped(com, "com", (3,))
+    turn = np.eye(3) if rotation is None else shaped(rotation, "rotation", (3, 3))
+    require(turn, is_rotation, "rotation", "a rotation matrix")
     zero = np.zeros((3, 3))
-    about_com = zero if inertia_com is None else _shaped(inertia_com, "inertia_com", (3, 3))
+    about_com = zero if inertia_com is None else shaped(inertia_com, "inertia_com", (3, 3))
+    require(about_com, is_symmetric, "inertia_com", "a symmetric matrix")
     I = turn @ about_com @ turn.T + m * (c @ c * np.eye(3) - np.outer(c, c))
     return np.array([m, *(m * c), I[0, 0], I[0, 1], I[1, 1], I[0, 2], I[1, 2], I[2, 2]])
 
@@ -202,7 +216,7 @@ def placement_matrix(xyz: Numbers = (0, 0, 0), rpy: Numbers = (0, 0, 0)) -> np.n
 
     `R = Rz(yaw) Ry(pitch) Rx(roll)`. Source: the URDF specification, element origin.
     """
-    xyz, rpy = _shaped(xyz, "xyz", (3,)), _shaped(rpy, "rpy", (3,))
+    xyz, rpy = shaped(xyz, "xyz", (3,)), shaped(rpy, "rpy", (3,))
     (sr, sp, sy), (cr, cp, cy) = np.sin(rpy), np.cos(rpy)
     H = np.eye(4)
     H[:3, :3] = [
@@ -214,5 +228,9 @@ def placement_matrix(xyz: Numbers = (0, 0, 0), rpy: Numbers = (0, 0, 0)) -> np.n
     return H
 
 
-def _shaped(x: Numbers, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    return np.asarray(parameter(np.asarray(x) if isinstance(x, Array) else x, name, shape))
+def shaped(x: Numbers, name: str, *shapes: tuple[int, ...]) -> np.ndarray:
+    """x as a NumPy array in float64 with one of the shapes.
+
+    Raises ArgumentError for another shape, and for objects that are no real numbers.
+    """
+    return np.asarray(parameter(np.asarray(x) if isinstance(x, Array) else x, name, *shapes))

@@ -33,8 +33,9 @@ def describe(model: Model) -> tuple[list[Link], list[JointSpec]]:
     `build_model` adds the inertia of a welded link to the body that carries the link. So a welded
     link is returned as a massless link on a Fixed joint, whose name is the name of the link and
     " (welded)". It keeps its geometry. A link that is fixed to the world keeps its inertia too. The
-    new model may have the frames in another order: the frames of links that are welded to a body or
-    to the world come after the moving bodies that this body or the world carries.
+    new model may have the frames in another order: the frame of a link that is welded to a body
+    comes after the frames of the body's descendants, and the frames of links that are fixed to the
+    world come last.
     """
     placements = np.array(pose_matrix(robot(model).placement), float)
     frames = np.array(pose_matrix(model.frame_pose), float)
@@ -129,9 +130,10 @@ def append_model(
     welded to the frame with their inertia. The result has the gravity, dtype and name of `model`.
     The frames may have another order, as for `describe`.
 
-    Raises ArgumentError for an unknown frame. Raises ArgumentError if dissipation is on in only one
-    of the robots, because dissipation is on for all joints of a model or for none. Raises
-    ModelError if the robots have a name in common, and for a placement that is no rigid pose.
+    Raises ArgumentError for an unknown frame, and for a `Pose` that is no rigid pose. Raises
+    ArgumentError if dissipation is on in only one of the robots, because dissipation is on for all
+    joints of a model or for none. Raises ModelError if the robots have a name in common, and for a
+    matrix that is no rigid pose.
     """
     robot(model)
     robot(other, "the second argument")
@@ -146,7 +148,7 @@ def append_model(
     if not isinstance(prefix, str):
         raise ArgumentError(f"prefix is {prefix!r}, expected a text")
     if isinstance(placement, Pose):
-        placement = np.asarray(pose_matrix(placement))
+        placement = np.asarray(pose_matrix(pose_parameter(placement, "placement")))
     mount: Any = np.eye(4) if placement is None else parameter(placement, "placement", (4, 4))
     links, joints = describe(model)
     other_links, other_joints = describe(other)
@@ -220,7 +222,7 @@ def place_frames(model: Model, poses: Mapping[str, Pose | ArrayLike]) -> Model:
     `poses`: for each frame its pose in the world, a `Pose` or a matrix (4, 4). A pose may be
     traced, and results have derivatives with respect to it. The frames are fixed to the world:
     links that are welded to the world, or frames of `add_frame`. Other frames stay where they are.
-    The models share compiled programs.
+    The result and `model` share compiled programs.
 
     Raises ArgumentError for an unknown frame, for a frame on a moving body, and for a pose that is
     no rigid pose.
@@ -268,6 +270,7 @@ def _joint(model: Model, body: int) -> Joint:
 
 
 def _mimic(model: Model, body: int) -> Mimic | Follow | None:
+    """The rule by which the joint of a body follows other joints, or None."""
     coupling, q = model.coupling, int(model.topology.q_start[body])
     if coupling is None or q in coupling.q_independent:
         return None
@@ -333,6 +336,10 @@ def _parameters(model: Model, body: int) -> dict[str, np.ndarray]:
 
 
 def _coordinates(name: str, joint: Joint, nq: int, given: Numbers | Array) -> np.ndarray:
+    """The given coordinates of a joint as an array (nq,).
+
+    Raises ArgumentError, which names the joint, for another shape or an invalid value.
+    """
     try:
         q = np.atleast_1d(np.asarray(given, dtype=float))
     except (TypeError, ValueError):

@@ -43,7 +43,7 @@ def scalar_joints(model: Model, joints: Sequence[str]) -> JointIndices:
 def parameters(
     x: ArrayLike | Sequence | None, name: str, default: np.ndarray
 ) -> arguments.Parameter:
-    """`x`, or `default` if it is None, as an array with the shape of `default`.
+    """`x`, or `default` if `x` is None, as an array with the shape of `default`.
 
     Raises ArgumentError as `required_parameters`.
     """
@@ -62,8 +62,8 @@ def required_parameters(
 def polynomials(x: ArrayLike | Sequence, name: str, n: int | None) -> arguments.Parameter:
     """Coefficients of n polynomials, one row (p,) each, or n constants: (n, p) or (n,).
 
-    `n`: None accepts any count. Raises ArgumentError as `required_parameters`, and for rows without
-    coefficients.
+    Column k has the coefficients of the power k. `n`: None accepts any count. Raises ArgumentError
+    as `required_parameters`, and for rows without coefficients.
     """
     array = required_parameters(x, name, (n,), (n, "p"))
     if array.ndim == 2 and array.shape[1] == 0:

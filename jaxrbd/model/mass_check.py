@@ -116,7 +116,7 @@ class _Rows(NamedTuple):
         W = np.concatenate([self.W, np.zeros((len(S), self.W.shape[1]))])
         return _Rows(W - resisted @ (resisted.T @ W), self.bound), len(S) - resisted.shape[1]
 
-    def shared(self, S: np.ndarray, armature: np.ndarray, slope: np.ndarray) -> _Rows:
+    def with_shared_motion(self, S: np.ndarray, armature: np.ndarray, slope: np.ndarray) -> _Rows:
         """The rows with the motion of a joint as a function of the shared coordinates.
 
         `slope`: the derivative of the joint's one coordinate in the shared coordinates. The joint
@@ -174,7 +174,7 @@ class _Tree:
                 first, free = last - len(S), 0
                 armature = all_armature[first:last]
                 if joint.name in self.slopes:
-                    rows = rows.shared(S, armature, self.slopes[joint.name])
+                    rows = rows.with_shared_motion(S, armature, self.slopes[joint.name])
                 elif joint.name in moving:
                     rows, free = rows.released(S, armature, self.rounding)
                 if free:
@@ -186,6 +186,8 @@ class _Tree:
 
     def _unresisted_shared(self, parts: list[_Rows], mask: np.ndarray) -> dict[str, int]:
         """1 for each shared joint that moves in motions that need no kinetic energy.
+
+        `mask`: 1 for each shared coordinate of a joint that is not welded, 0 for the others.
 
         Joints that move less than half as much as the joint that moves most are left out.
         """

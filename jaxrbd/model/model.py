@@ -23,7 +23,7 @@ from ..topology import Topology
 from .coupling import Coupling
 from .geometry import LinkGeometry
 from .names import JointPlace, body_index, frame_index, joint_place
-from .parameters import parameter, require
+from .parameters import is_symmetric, parameter, require
 
 # The joint that `load_urdf` adds between the world and the root link.
 ROOT_JOINT = "root_joint"
@@ -298,7 +298,7 @@ class Model(eqx.Module):
         values = [parameter(x, name, shape) for name, (x, shape) in given.items()]
         for name, x in zip(given, values):
             require(x, np.isfinite, name, "finite")
-        require(values[2], _is_symmetric, "inertia_com", "a symmetric matrix")
+        require(values[2], is_symmetric, "inertia_com", "a symmetric matrix")
         payload = inertia_from_com(*(jnp.asarray(x, self.dtype) for x in values))
         X_BF = jax.tree.map(lambda x: x[index], self.frame_pose)
         inertia = self.inertia.at[body].add(transform_inertia(X_BF, payload))
@@ -319,7 +319,7 @@ def require_one_robot(model: Model) -> None:
     if getattr(model.inertia, "ndim", 2) != 2:
         raise ArgumentError(
             f"{model.name!r} is a batch of models: its inertias have shape {model.inertia.shape}, "
-            f"expected ({model.nb}, 10), those of one robot; batch with jax.vmap"
+            f"expected ({model.nb}, 10) for one robot; batch with jax.vmap"
         )
 
 
@@ -335,6 +335,12 @@ def _quaternions(
     places: tuple[int | None, ...],
     independent: tuple[int, ...] | None,
 ) -> tuple[tuple[str, int], ...]:
+    """The value of `Model.quaternions`.
+
+    - `places`: for each joint kind, the index of the quaternion in the coordinates of the joint;
+    - `independent`: the indices of the entries of q among the coordinates of all joints; None if no
+      joint follows others.
+    """
     found = []
     for bodies, place in zip(joint_bodies, places):
         if place is None:
@@ -402,8 +408,3 @@ def joint_groups_with_bodies(model: Model, bodies: np.ndarray) -> list[JointGrou
             index = {space: rows[chosen] for space, rows in group.index.items()}
             groups.append(JointGroup(group.number, joint, group.bodies[chosen], index))
     return groups
-
-
-def _is_symmetric(x: np.ndarray) -> bool:
-    """Whether a matrix is symmetric, to the rounding errors of float32."""
-    return bool(np.max(np.abs(x - x.T)) <= 1e-6 * np.max(np.abs(x), initial=0))

@@ -134,7 +134,7 @@ def bodies_of_joint(model: Model, name: str) -> tuple[int, ...]:
         if stage not in model.joint_names:
             break
         body = model.joint_names.index(stage)
-        # The link after a stage, but the last one, has the name of the stage.
+        # Each stage except the last one moves a link that has the name of the stage.
         if bodies and (
             model.topology.parents[body] != bodies[-1]
             or model.body_names[bodies[-1]] != model.joint_names[bodies[-1]]

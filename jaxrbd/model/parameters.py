@@ -78,7 +78,10 @@ def as_array(x: ArrayLike | Sequence, name: str) -> Array:
 
 
 def floats(x: ArrayLike | Sequence, name: str, shape: tuple[int, ...]) -> Array:
-    """`x` as an array of JAX; raises ArgumentError for another shape, and a dtype but floats."""
+    """`x` as an array of JAX.
+
+    Raises ArgumentError for another shape, and for a dtype that is not floating.
+    """
     array = as_array(x, name)
     if array.shape != shape or not jnp.issubdtype(array.dtype, jnp.floating):
         raise ArgumentError(
@@ -178,8 +181,9 @@ def pose_parameter(X: Pose, name: str, place: str = "") -> Pose:
     """A pose of a pytree with entries from `parameter`.
 
     A message names the entries `name`.R and `name`.p; `place` says where they belong. Raises
-    ArgumentError for another object than a Pose, for other shapes, for known positions that are not
-    finite, and for a known matrix that is no rotation to 1e-4, the precision of float32.
+    ArgumentError for an object other than a Pose and for other shapes. Unless JAX traces the
+    entries, raises ArgumentError for a position that is not finite, and for a matrix that is no
+    rotation to 1e-4, the precision of float32.
     """
     place = place and f" {place}"
     if not isinstance(X, Pose):
@@ -205,8 +209,13 @@ def are_rotations(R: np.ndarray) -> bool:
     return bool(np.all(is_orthogonal) and np.all(np.sum(np.cross(x, y) * z, axis=-1) > 0))
 
 
+def is_symmetric(x: np.ndarray) -> bool:
+    """Whether a matrix is symmetric, to the rounding errors of float32; True for entries of NaN."""
+    return not np.any(np.abs(x - x.T) > 1e-6 * np.max(np.abs(x), initial=0))
+
+
 def require_direction(x: Parameter, name: str) -> None:
-    """Raise ArgumentError for a known vector that is zero or not finite."""
+    """Raise ArgumentError for a vector that is zero or not finite, unless JAX traces it."""
     require(x, lambda x: np.all(np.isfinite(x)) and np.any(x), name, "a direction, not zero")
 
 

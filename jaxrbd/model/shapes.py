@@ -110,6 +110,7 @@ def checked_size(x: Vector, name: str, shape: tuple[int, ...] = ()) -> Parameter
 
 
 def _require_room(size: Parameter, name: str, rounding: Parameter) -> None:
+    """Raise ArgumentError for a size below the rounding, unless JAX traces one of them."""
     if not isinstance(rounding, Tracer):
         least = float(rounding)
         require(size, lambda x: x >= least, name, f"{least} or more, the rounding")

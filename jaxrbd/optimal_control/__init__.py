@@ -8,7 +8,7 @@ from .contact_shooting import (
 )
 from .lqr import LqrSolution, LqrStages, lqr
 from .problem import JointTorques, Problem, ShootingStep, joint_torques, shooting_step
-from .solution import Solution, follow, kkt_residual, shift, solve
+from .solution import Solution, first_solution, follow, kkt_residual, shift, solve
 from .solver import History, Status
 from .spaces import (
     ProductSpace,
@@ -39,6 +39,7 @@ __all__ = [
     "Status",
     "VectorSpace",
     "contact_shooting",
+    "first_solution",
     "follow",
     "joint_torques",
     "kkt_residual",

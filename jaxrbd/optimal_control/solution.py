@@ -22,7 +22,7 @@ from ..model.arguments import Requirement
 from .implicit import Point, with_derivatives
 from .lqr import METHODS, choice
 from .problem import Problem
-from .solver import COLUMNS, History, Iterate, Settings, Solver, recorded
+from .solver import COLUMNS, History, Iterate, Settings, Solver, Status, recorded
 from .stages import (
     Multipliers,
     Residuals,
@@ -333,10 +333,12 @@ def check_functions(
 
 def _start(solver: Solver, xs, us, shapes, warm: Solution | None, mu: Array) -> Iterate:
     """The first state of the loop."""
-    dtype, found = us.dtype, shapes[0].defect.dtype
-    if found != dtype:
-        raise ArgumentError(f"the states have dtype {found}, expected {dtype} as us")
-    cold = _cold_start(shapes, us, solver.problem.space.size)
+    inner, _ = shapes
+    if inner.defect.dtype != us.dtype:
+        raise ArgumentError(
+            f"the states have dtype {inner.defect.dtype}, expected {us.dtype} as us"
+        )
+    cold = _cold_start(us, shapes, solver.problem.space.size)
     if warm is None:
         return solver.start(xs, us, *cold, mu)
     start = warm.costates, warm.gains, warm.multipliers
@@ -346,14 +348,17 @@ def _start(solver: Solver, xs, us, shapes, warm: Solution | None, mu: Array) -> 
 
 
 def _cold_start(
-    shapes: tuple[Values, Values], us: Array, n: int
+    us: Array, shapes: tuple[Values, Values], n: int
 ) -> tuple[Array, Array, Multipliers]:
-    """Costates, gains and multipliers of zeros."""
-    dtype, (N, m), (inner, last) = us.dtype, us.shape, shapes
-    costates, gains = jnp.zeros((N + 1, n), dtype), jnp.zeros((N, m, n), dtype)
+    """Costates (N + 1, n), gains (N, m, n) and multipliers of zeros.
+
+    `shapes`: the result of `value_shapes`; `n`: the size of the tangent space of the states.
+    """
+    (N, m), (inner, last), dtype = us.shape, shapes, us.dtype
     y, z = (jnp.zeros((N, *x.shape), dtype) for x in (inner.h, inner.g))
     y_last, z_last = (jnp.zeros(x.shape, dtype) for x in (last.h, last.g))
-    return costates, gains, Multipliers(y, z, y_last, z_last, jnp.zeros_like(us))
+    multipliers = Multipliers(y, z, y_last, z_last, jnp.zeros_like(us))
+    return jnp.zeros((N + 1, n), dtype), jnp.zeros((N, m, n), dtype), multipliers
 
 
 def _require_same_shapes(found: tuple, cold: tuple, argument: str, hint: str = "") -> None:
@@ -379,6 +384,36 @@ def _check_solution(problem: Problem, x0: PyTree, p: PyTree, solution: Solution)
 
 
 @_compiled()
+def first_solution(problem: Problem, x0: PyTree, p: PyTree, guess: Any) -> Solution:
+    """The `Solution` of a guess before the first step, with the types of a result of `shift`.
+
+    The arguments are those of `solve`, with the controls (N, m) or the pair (xs, us) as the guess.
+    JAX compiles `solve` again for a guess of another type. So if a controller starts with this
+    solution, one program serves its first solve and all others. The costates, gains and multipliers
+    are zero. The cost and the residuals are infinite, because they are not computed. Errors as in
+    `solve`.
+    """
+    x0 = problem.space.checked(x0, "x0")
+    xs, us, _ = _guess(problem, x0, p, guess)
+    us = jnp.clip(us, *(x[None] for x in control_bounds(problem, us)))
+    shapes = value_shapes(problem, p, xs, us)
+    costates, gains, multipliers = _cold_start(us, shapes, problem.space.size)
+    infinite = jnp.full((), jnp.inf, us.dtype)
+    return Solution(
+        xs,
+        us,
+        gains,
+        costates,
+        multipliers,
+        infinite,
+        Residuals(*[infinite] * 5),
+        jnp.full((), int(Status.ITERATION_LIMIT), int),
+        jnp.zeros((), int),
+        recorded(jnp.zeros((1, COLUMNS), us.dtype)),
+    )
+
+
+@_compiled()
 def kkt_residual(problem: Problem, x0: PyTree, p: PyTree, solution: Solution) -> Residuals:
     """The errors of the optimality conditions of a solution, computed from its trajectory.
 
@@ -394,7 +429,7 @@ def kkt_residual(problem: Problem, x0: PyTree, p: PyTree, solution: Solution) ->
         solution.costates,
         solution.multipliers,
     )
-    cold = _cold_start(value_shapes(problem, p, xs, us), us, problem.space.size)
+    cold = _cold_start(us, value_shapes(problem, p, xs, us), problem.space.size)
     _require_same_shapes((costates, cold[1], multipliers), cold, "solution")
     one = jnp.ones((), us.dtype)
     linear = linearise(problem, p, xs, us, costates, multipliers, one, False)

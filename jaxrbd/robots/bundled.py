@@ -33,7 +33,7 @@ def robot_names() -> tuple[str, ...]:
 
 def robot_path(name: str) -> Path:
     """The URDF file of a bundled robot. Raises `ArgumentError` for an unknown name."""
-    if name not in _ROOT_JOINT:
+    if name not in [*_ROOT_JOINT]:
         hint = similar_names(str(name), robot_names())
         raise ArgumentError(f"name: expected one of {', '.join(_ROOT_JOINT)}; found {name!r}{hint}")
     return Path(__file__).with_name(f"{name}.urdf")

@@ -20,7 +20,7 @@ from ..model.builder import build_model
 from ..model.description import Fixed, JointSpec, Link, link_inertia, placement_matrix
 from .bundled import load_robot
 
-AXIS = (0.0, 1.0, 0.0)
+AXIS = (0.0, 1.0, 0.0)  # of all hinges: the bars move in the x-z plane
 DENSITY = 2.0  # kg/m, of the bars
 FOOT_RADIUS = 0.02  # m, of the quadruped
 
@@ -50,7 +50,7 @@ def load_linkage(name: str) -> Linkage:
 
     Raises ArgumentError for an unknown name.
     """
-    if name not in _LINKAGES:
+    if name not in [*_LINKAGES]:
         raise ArgumentError(f"name: expected one of {', '.join(_LINKAGES)}; found {name!r}")
     return _LINKAGES[name]()
 

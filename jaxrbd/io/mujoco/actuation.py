@@ -27,7 +27,7 @@ class ReadActuators(NamedTuple):
     - `controls`: for each actuator the index of its control in MuJoCo's `ctrl`;
     - `activations`: for each actuator the index of its activation in MuJoCo's `act`, or -1;
     - `delays`: for each actuator the delay of its control in s;
-    - `holds`: for each actuator whether the delayed control is the last sample before the delay;
+    - `holds`: for each actuator whether the delayed control is the last sample that is old enough;
       otherwise it is interpolated between two samples.
     """
 
@@ -132,7 +132,7 @@ def _limited_joints(source: Source, kept: list[int]) -> np.ndarray:
 def _driven(
     source: Source, actuator: int, tendons: Tendons, sites: dict[str, str]
 ) -> str | Tendon | Transmission:
-    """What an actuator drives, for `AffineActuators`."""
+    """The joint, tendon or transmission that an actuator drives, for `AffineActuators`."""
     m, kind = source.m, source.transmission(actuator)
     first, second = (int(x) for x in m.actuator_trnid[actuator])
     if kind == "tendon":
@@ -163,8 +163,8 @@ def _periods(
 ) -> np.ndarray | None:
     """The periods (n,) of position servos whose length is an angle; None if there are none.
 
-    MuJoCo moves the control of such a servo by whole turns. It is a servo if its gain is the
-    negative of the coefficient of the length in its bias.
+    MuJoCo moves the control of such a servo by whole turns. An actuator is a position servo if its
+    gain is the negative of the coefficient of the length in its bias.
     """
     m = source.m
     periods = np.full(len(kept), np.inf)
@@ -209,13 +209,13 @@ def _read_muscles(source: Source, kept: list[int], disabled: np.ndarray) -> Musc
     default = Muscles(np.zeros(len(kept)), np.tile([0.0, 1.0], (len(kept), 1)))
     rows = gains[:, None]
     return Muscles(
-        np.where(gains & ~disabled, peak, 0),
-        np.where(rows, m.actuator_lengthrange[outputs], default.length_range),
-        np.where(rows, values[:, :2], default.scaled_range),
-        np.where(rows, values[:, 4:6], default.active_range),
-        np.where(gains, values[:, 6], default.largest_speed),
-        np.where(gains & biases, values[:, 7], 0),
-        np.where(gains, values[:, 8], default.eccentric_peak),
+        peak_force=np.where(gains & ~disabled, peak, 0),
+        length_range=np.where(rows, m.actuator_lengthrange[outputs], default.length_range),
+        scaled_range=np.where(rows, values[:, :2], default.scaled_range),
+        active_range=np.where(rows, values[:, 4:6], default.active_range),
+        largest_speed=np.where(gains, values[:, 6], default.largest_speed),
+        passive_peak=np.where(gains & biases, values[:, 7], 0),
+        eccentric_peak=np.where(gains, values[:, 8], default.eccentric_peak),
     )
 
 
@@ -234,8 +234,8 @@ def _read_filter(
     """
     m = source.m
     dynamics = [source.kind("Dyn", m.actuator_dyntype[i]) for i in kept]
-    # A filter that is exact and early with the time constant 0 does not change the control, and
-    # one with an infinite time constant keeps the activation.
+    # An actuator without dynamics has an exact, early filter with the time constant 0, which does
+    # not change the control. An infinite time constant keeps the activation.
     constant = filtered & disabled
     kinds = np.where(constant, "exact", [_DYNAMICS[x] for x in dynamics])
     time_constant = np.where(filtered, np.maximum(m.actuator_dynprm[kept, 0], 0), 0)
@@ -297,7 +297,7 @@ def _fault(source: Source, actuator: int) -> str | None:
 
 
 def _bounds(limits: np.ndarray, limited: np.ndarray) -> np.ndarray:
-    """The bounds (n, 2), infinite where there is no limit."""
+    """The limits (n, 2), with infinite bounds where the mask `limited` (n,) is false."""
     out = np.tile([-np.inf, np.inf], (len(limits), 1))
     chosen = np.asarray(limited, bool)
     out[chosen] = limits[chosen]

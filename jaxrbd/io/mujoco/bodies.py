@@ -86,10 +86,14 @@ class MujocoBodies(eqx.Module):
 
         In N m and N. They are the forces of jaxrbd's contacts in the convention of MuJoCo. Rows of
         bodies that are fixed to the world are zero, except for mocap bodies and bodies that they
-        carry. Raises ArgumentError for a step of a scene with another number of contacts.
+        carry. Raises ArgumentError for a step of a scene with another number of contacts, and for a
+        dt that is not positive. For a traced dt that is not positive, the result is NaN.
         """
         require_step_of(scene, step)
-        scene, dt = scene_for(model, scene), arguments.number(model, dt, "dt")
+        if (duration := arguments.known(dt)) is not None:
+            arguments.POSITIVE("dt", duration)
+        scene = scene_for(model, scene)
+        dt = arguments.POSITIVE.or_nan(arguments.number(model, dt, "dt"))
         kinematics = forward_kinematics(model, q)
         names = [*scene.frames, *scene.pairs.frames[0], *scene.pairs.frames[1]]
         touched = [-1 if name is None else model.frame_index(name) for name in names]

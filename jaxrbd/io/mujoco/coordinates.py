@@ -245,11 +245,16 @@ def mujoco_pose(X: Pose) -> MujocoPose:
 
 def pose_from_mujoco(xpos: Float[ArrayLike, "... 3"], xquat: Float[ArrayLike, "... 4"]) -> Pose:
     """The pose with a position (3,) in m and a quaternion (4,) wxyz. Leading axes are allowed."""
-    xpos, xquat = (as_floats(jnp.asarray(x)) for x in (xpos, xquat))
-    return Pose(so3.quaternion_to_matrix(jnp.roll(xquat, -1, axis=-1)), xpos)
+    p = _as_floats(arguments.as_array(xpos, "xpos"))
+    wxyz = _as_floats(arguments.as_array(xquat, "xquat"))
+    if p.shape[-1:] != (3,) or wxyz.shape != (*p.shape[:-1], 4):
+        raise ArgumentError(
+            f"xpos has shape {p.shape} and xquat {wxyz.shape}, expected (..., 3) and (..., 4)"
+        )
+    return Pose(so3.quaternion_to_matrix(jnp.roll(wxyz, -1, axis=-1)), p)
 
 
-def as_floats(x: Array) -> Array:
+def _as_floats(x: Array) -> Array:
     """The array; integers as floats of JAX's default dtype."""
     return x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(float)
 

@@ -20,19 +20,20 @@ from .source import Source
 
 
 class Polynomial(eqx.Module):
-    """A polynomial that gives the first coordinate or length x of a pair from the second one, y.
+    """A polynomial that relates two joints or two tendons.
 
-    `x = rest[0] + sum_k coefficients_k (y - rest[1])^k`.
+    `x = rest[0] + sum_k coefficients_k (y - rest[1])^k`, where x and y are the coordinates of the
+    first and the second joint, or the lengths of the first and the second tendon.
 
     - `coefficients`: (5,), from the constant to the fourth power;
-    - `rest`: (2,), both values in the pose that the file states, MuJoCo's `qpos0`.
+    - `rest`: (2,), x and y in the configuration that the file states, MuJoCo's `qpos0`.
     """
 
     coefficients: Float[Array | np.ndarray, "5"]
     rest: Float[Array | np.ndarray, "2"]
 
     def __call__(self, leaders: Float[Array, "1"]) -> Float[Array, ""]:
-        """The coordinate x (), for y as an array (1,), as a `Follow` calls it."""
+        """The value x () for `leaders`, the array (1,) of y, as a `Follow` calls it."""
         c, rest = (jnp.asarray(x, leaders.dtype) for x in (self.coefficients, self.rest))
         y = leaders[0] - rest[1]
         return rest[0] + c[0] + y * (c[1] + y * (c[2] + y * (c[3] + y * c[4])))
@@ -149,6 +150,7 @@ def _is_active_joint_pair(source: Source, equality: int) -> bool:
 def _constraint(
     source: Source, equality: int, sites: dict[str, str], tendons: Tendons
 ) -> Constraint | None:
+    """The constraint of an equality; None, and a text in `source.omitted`, for an unknown kind."""
     m, kind = source.m, source.kind("Eq", source.m.eq_type[equality])
     data = m.eq_data[equality]
     if kind == "joint":

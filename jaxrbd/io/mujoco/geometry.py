@@ -32,8 +32,8 @@ CONDIMS = (1, 3, 4)
 # The least coefficient of sliding friction in MuJoCo (mjMINMU).
 LEAST_FRICTION = 1e-5
 
-# Contacts with one unsupported feature have one text each, up to this number of contacts. More
-# contacts with this feature have one text together.
+# If more contacts than this number have the same unsupported feature, one text describes them all.
+# Otherwise each contact has its own text.
 FEW = 4
 
 
@@ -55,7 +55,7 @@ class Candidates(NamedTuple):
 class ReadScene(NamedTuple):
     """The scene of all geoms that can touch, or None, and the names of the geoms of its pairs.
 
-    `warnings`: texts about meshes that are simplified, and about robots that can rest on nothing.
+    `warnings`: texts about simplified meshes, and about robots that no contact can support.
     """
 
     scene: Scene | None = None
@@ -74,6 +74,7 @@ def read_scene(source: Source) -> ReadScene:
     m = source.m
     if source.disabled("CONTACT", "CONSTRAINT"):
         return ReadScene()
+    # For each geom: whether a joint moves it, whether it can be a shape, whether it is a surface.
     moves = source.moving_bodies()[m.geom_bodyid]
     shaped, surfaces = (np.isin(source.geom_kinds, kinds) for kinds in (SHAPES, GROUNDS))
     found = _candidates(source)
@@ -82,23 +83,22 @@ def read_scene(source: Source) -> ReadScene:
     # Of each pair, one geom that moves, and the other geom.
     moving = np.where(moves[found.geoms[:, 0]], *found.geoms.T)
     other = found.geoms.sum(axis=1) - moving
-    on_ground = surfaces[other] & ~moves[other]
-    is_ground = on_ground[:, None] & (found.geoms == other[:, None])
+    on_surface = surfaces[other] & ~moves[other]
+    is_surface = on_surface[:, None] & (found.geoms == other[:, None])  # for both geoms of a pair
     # A surface on a mocap body moves with it, so it is not the ground.
     carried = source.carriers[m.geom_bodyid] > 0
-    grounds = list(dict.fromkeys(other[on_ground & ~carried[other]].tolist()))
-    # A plane can be a half-space, a height field cannot.
+    grounds = list(dict.fromkeys(other[on_surface & ~carried[other]].tolist()))
+    # The first surface is the ground. Height fields come first: a plane can also be a half-space.
     grounds.sort(key=lambda geom: source.geom_kinds[geom] != "hfield")
+    is_surface &= ~(carried & (source.geom_kinds == "hfield"))[other][:, None]
     fields = [geom for geom in grounds[1:] if source.geom_kinds[geom] == "hfield"]
-    is_ground &= ~(carried & (source.geom_kinds == "hfield"))[other][:, None]
     for geom in fields:
         first = source.geoms[grounds[0]]
         source.omit(f"geom {source.geoms[geom]!r}: a second height field, besides {first!r}")
-    # `kept`: the pairs that the scene will have.
-    kept = ~(on_ground & np.isin(other, fields))
-    # The other planes are shapes in the world.
-    on_ground &= np.isin(other, grounds[:1])
-    shapeless = ~shaped[found.geoms] & ~is_ground & kept[:, None]
+    # `kept`: the pairs that the scene will have; `on_ground`: the contacts with the ground.
+    kept = ~(on_surface & np.isin(other, fields))
+    on_ground = on_surface & np.isin(other, grounds[:1])
+    shapeless = ~shaped[found.geoms] & ~is_surface & kept[:, None]
     omitted = _shapeless_contacts(source, found, shapeless, on_ground)
     kept &= ~np.any(shapeless, axis=1)
     surface = _ground(source, grounds[0]) if grounds else None
@@ -107,28 +107,50 @@ def read_scene(source: Source) -> ReadScene:
     unsupported = _unsupported_robots(source, moves, found.select(kept), found.select(~kept))
     touching, pairs = found.select(kept & on_ground), found.select(kept & ~on_ground)
     friction, margin, features = _materials(source, touching, pairs)
-    torsional, rolling = friction[:, 1].any(), friction[:, 2].any()
     for text in [*omitted, *features]:
         source.omit(text)
     if not kept.any():
         return ReadScene(warnings=unsupported)
+    scene, simplified = _scene(
+        source, moves, moving[kept & on_ground], pairs, surface, friction, margin
+    )
+    names = tuple((source.geoms[a], source.geoms[b]) for a, b in pairs.geoms.tolist())
+    return ReadScene(scene, names, (*unsupported, *simplified))
 
-    on_surface = moving[kept & on_ground]
-    used, places = np.unique([*on_surface, *pairs.geoms.ravel()], return_inverse=True)
+
+def _scene(
+    source: Source,
+    moves: np.ndarray,
+    supported: np.ndarray,
+    pairs: Candidates,
+    surface: Ground | None,
+    friction: np.ndarray,
+    margin: np.ndarray,
+) -> tuple[Scene, list[str]]:
+    """The scene with the given contacts, and a text about the meshes that are simplified.
+
+    - `moves`: (ngeom,), whether a joint moves a geom;
+    - `supported`: (n,), the geoms that can touch the ground `surface`;
+    - `friction`, `margin`: of the contacts of these geoms, then of the pairs; see `_materials`.
+    """
+    used, places = np.unique([*supported, *pairs.geoms.ravel()], return_inverse=True)
     shapes, simplified = _shapes(source, used.tolist(), moves)
-    supported = [shapes[place] for place in places[: len(on_surface)]]
-    both = [(shapes[a], shapes[b]) for a, b in places[len(on_surface) :].reshape(-1, 2).tolist()]
+    supported_shapes = [shapes[place] for place in places[: len(supported)]]
+    pairs_of_shapes = [
+        (shapes[a], shapes[b]) for a, b in places[len(supported) :].reshape(-1, 2).tolist()
+    ]
     # The contacts: the spheres on the ground, the pairs, then the other shapes on the ground.
-    spheres = ground_contacts(supported)
-    contact_pairs = pairs_and_ground(both, spheres.others)
+    spheres = ground_contacts(supported_shapes)
+    contact_pairs = pairs_and_ground(pairs_of_shapes, spheres.others)
     counts = np.array(spheres.counts, int)
 
     def per_contact(x: np.ndarray) -> np.ndarray:
-        """The values of the pairs of geoms, one for each contact of the scene."""
-        x_ground, x_pairs = np.split(x, [len(on_surface)])
+        """The values for each contact of the scene, from the values for each pair of geoms."""
+        x_ground, x_pairs = np.split(x, [len(supported)])
         x_pairs = np.repeat(np.append(x_pairs, x_ground[counts == 0]), contact_pairs.counts)
         return np.append(np.repeat(x_ground, counts), x_pairs)
 
+    torsional, rolling = friction[:, 1].any(), friction[:, 2].any()
     material = Material(
         friction=per_contact(friction[:, 0]),
         margin=per_contact(margin) if margin.any() else 0.0,
@@ -138,17 +160,19 @@ def read_scene(source: Source) -> ReadScene:
     scene = Scene(
         spheres.frames, spheres.radii, spheres.centres, surface, material, pairs=contact_pairs
     )
-    names = tuple((source.geoms[a], source.geoms[b]) for a, b in pairs.geoms.tolist())
-    return ReadScene(scene, names, (*unsupported, *simplified))
+    return scene, simplified
 
 
 def _unsupported_robots(
     source: Source, moves: np.ndarray, kept: Candidates, left_out: Candidates
 ) -> tuple[str, ...]:
-    """A text about the floating robots that can rest on nothing, because contacts were left out.
+    """A text about the floating robots that no contact can support, because contacts are left out.
 
     A floating robot has a free joint at its root. If the file lets it touch the world, its contacts
     with the world count; otherwise its contacts with other robots count.
+
+    - `moves`: (ngeom,), whether a joint moves a geom;
+    - `kept`, `left_out`: the contacts that the scene has and does not have.
     """
     m = source.m
     robot = np.array(m.body_rootid)[m.geom_bodyid]  # the root body of each geom
@@ -156,7 +180,8 @@ def _unsupported_robots(
     def contacts_of_robots(contacts: Candidates) -> tuple[np.ndarray, np.ndarray]:
         """The geoms of robots in contacts with the world or other robots, and a key for each.
 
-        The key of robot r is 2 r in a contact with the world, and 2 r + 1 with another robot.
+        The key is 2 r for a geom of the robot with the root body r in a contact with the world, and
+        2 r + 1 in a contact with another robot.
         """
         geoms, others = contacts.geoms.ravel(), contacts.geoms[:, ::-1].ravel()
         chosen = robot[geoms] != robot[others]
@@ -181,8 +206,8 @@ def _unsupported_robots(
     geoms = [_label(source, geom) for geom in dict.fromkeys(missing.tolist())]
     bodies = listed([f"body {name!r}" for name in names])
     return (
-        f"{bodies} with a free joint can rest on nothing, because contacts of its geoms were left "
-        f"out: {listed(geoms)}",
+        f"no contact can support {bodies} with a free joint, because contacts of its geoms were "
+        f"left out: {listed(geoms)}",
     )
 
 
@@ -191,7 +216,7 @@ def _shapeless_contacts(
 ) -> list[str]:
     """Texts about the contacts of geoms that are no shapes of jaxrbd.
 
-    - `shapeless` (n, 2): whether a geom has none of the `SHAPES` and is not the ground;
+    - `shapeless` (n, 2): whether a geom can be neither a shape nor the ground;
     - `on_ground` (n,): whether the contact is a contact with the ground.
     """
     rows, sides = np.nonzero(shapeless)
@@ -322,20 +347,20 @@ def _candidates(source: Source) -> Candidates:
 
 
 def _products(classes: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """For each pair of classes, all pairs of an element of one class and an element of the other.
+    """For each pair of classes, all pairs of a geom of one class and a geom of the other.
 
     The result (n, 2) is sorted.
 
-    - `classes`: the class of each element;
-    - `pairs` (k, 2): pairs of different classes.
+    - `classes`: (ngeom,), the class of each geom;
+    - `pairs`: (k, 2), pairs of different classes.
     """
-    elements, counts = np.argsort(classes, kind="stable"), np.bincount(classes)
+    geoms, counts = np.argsort(classes, kind="stable"), np.bincount(classes)
     starts = np.cumsum(counts) - counts
     sizes = counts[pairs].prod(axis=1)
     place = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     first, second = np.repeat(pairs, sizes, axis=0).T
     a, b = np.divmod(place, counts[second])
-    found = np.stack([elements[starts[first] + a], elements[starts[second] + b]], axis=1)
+    found = np.stack([geoms[starts[first] + a], geoms[starts[second] + b]], axis=1)
     found.sort(axis=1)
     return found[np.lexsort((found[:, 1], found[:, 0]))]
 
@@ -346,7 +371,10 @@ def _keys(pairs: np.ndarray) -> np.ndarray:
 
 
 def _ground(source: Source, geom: int) -> Ground | None:
-    """The plane or the height field; None, and a text in `omitted`, for an unsupported one."""
+    """The geom, a plane or a height field, as the ground.
+
+    For a height field that is turned: None, and a text in `source.omitted`.
+    """
     m = source.m
     body = source.static_pose(int(m.geom_bodyid[geom]))
     H = body @ source.pose(m.geom_pos[geom], m.geom_quat[geom])
@@ -367,7 +395,7 @@ def _ground(source: Source, geom: int) -> Ground | None:
 
 
 def _refined(heights: np.ndarray) -> np.ndarray:
-    """The heights (n, m) with middles between the rows, until there are enough for a grid."""
+    """The heights (n, m) with interpolated rows between the rows, until a grid has enough rows."""
     while len(heights) < NODES:
         middles = (heights[1:] + heights[:-1]) / 2
         heights = np.insert(heights, range(1, len(heights)), middles, axis=0)
@@ -418,7 +446,7 @@ def _materials(
     condim = np.max(m.geom_condim[geoms], axis=1, where=leads, initial=0)
     margin = _margins(source, geoms)
     velocity = source.field("geom_surfacevel", np.zeros((m.ngeom, 6)))
-    moving = np.any(velocity[geoms], axis=(1, 2))
+    surface_moves = np.any(velocity[geoms], axis=(1, 2))
     sticky = np.any(source.field("geom_adhesion", np.zeros(m.ngeom))[geoms], axis=1)
     explicit = np.flatnonzero(pair >= 0)
     ids = pair[explicit]
@@ -430,7 +458,7 @@ def _materials(
     # Contacts with moments need sliding friction; MuJoCo uses at least this coefficient too.
     moments = np.any(friction[:, 1:], axis=1)
     friction[moments, 0] = np.maximum(friction[moments, 0], LEAST_FRICTION)
-    # The pair of coefficients for two directions, (sliding, sliding) and (rolling, rolling).
+    # An explicit pair has two coefficients of sliding and two of rolling, one per direction.
     slides, rolls = m.pair_friction[ids][:, :2], m.pair_friction[ids][:, 3:]
     anisotropic = (slides[:, 0] != slides[:, 1]) & (condim[explicit] > 1)
     anisotropic |= (rolls[:, 0] != rolls[:, 1]) & (condim[explicit] > 4)
@@ -439,7 +467,7 @@ def _materials(
         source.omit(f"pair of the geoms {first!r} and {second!r}: anisotropic friction")
 
     features: dict[str, list[int]] = {}  # the contacts with each feature
-    masks = {"surfacevel": moving, "adhesion": sticky, "a negative margin": margin < 0}
+    masks = {"surfacevel": surface_moves, "adhesion": sticky, "a negative margin": margin < 0}
     for feature, is_present in masks.items():
         if is_present.any():
             features[feature] = np.flatnonzero(is_present).tolist()

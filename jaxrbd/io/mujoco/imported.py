@@ -121,7 +121,7 @@ class Imported(NamedTuple):
     bodies: MujocoBodies
 
     def delay(self, dt: ArrayLike) -> Delay | None:
-        """The delay of the controls for time steps of dt s, or None if no control has a delay.
+        """The delay of the controls for time steps of dt s, or None if no control has a delay. Use:
 
             past = delay.init(jnp.zeros(n))  # as MuJoCo starts
             past, delayed = delay.push(past, control)  # once per time step
@@ -129,11 +129,11 @@ class Imported(NamedTuple):
 
         A delayed control is interpolated between two controls or, where `delays_hold` is true, is
         the last control that is old enough, as the attribute `interp` of the file says. Raises
-        ArgumentError for a dt that is not positive, or traced.
+        ArgumentError for a dt that is not positive and finite, or traced.
         """
         step = arguments.known(dt)
-        if step is None or np.ndim(step) or not step > 0:
-            raise ArgumentError(f"dt is {dt}, expected a known number above 0")
+        if step is None or np.ndim(step) or not 0 < step < np.inf:
+            raise ArgumentError(f"dt is {dt}, expected a known finite number above 0")
         if not np.any(self.delays):
             return None
         lags = self.delays / float(step)
@@ -151,6 +151,8 @@ class Imported(NamedTuple):
         velocity. Raises ArgumentError for a name that is no mocap body, and as
         `model.place_frames`.
         """
+        if not isinstance(poses, Mapping):
+            raise ArgumentError(f"poses is {poses!r}, expected a mapping from names to poses")
         for name in poses:
             if name not in self.mocap:
                 known = listed([repr(body) for body in self.mocap]) or "none"
@@ -218,7 +220,7 @@ def is_mjcf(path: str | os.PathLike[str]) -> bool:
 def inspect_mjcf(
     path: str | os.PathLike[str],
 ) -> tuple[list[RobotFileError], list[RobotFileError]]:
-    """The errors of `load_mjcf`, and the warnings: features, inertias and contacts.
+    """The errors of `load_mjcf`, and warnings about left-out features, inertias and contacts.
 
     Raises ArgumentError if mujoco is not installed.
     """
@@ -279,7 +281,7 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
     which names the geoms, for each of these cases:
 
     - a mesh whose hull was replaced by one with fewer vertices, with the error;
-    - a robot with a free joint that can rest on nothing, because contacts of its geoms were left
+    - a robot with a free joint that no contact can support, because contacts of its geoms were left
       out.
     """
     found, warned = _import(mj_model, strict, mimic)
@@ -350,7 +352,7 @@ def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[s
 def _outermost_element(
     path_or_text: str | os.PathLike[str],
 ) -> tuple[str | None, RobotFileError | None]:
-    """The tag of the outermost element of an XML file, and the fault of XML that MuJoCo may accept.
+    """The tag of the outermost element of an XML file, and the error if it is not well-formed.
 
     MuJoCo reads some files that are not well-formed, for example with "--" in a comment. Raises
     RobotFileError for a file that cannot be read, is empty, or has a DOCTYPE, as `load_urdf` does.
@@ -401,7 +403,10 @@ def _frame_pose(model: Model, name: str) -> Pose:
 
 
 def _omit_unsupported(source: Source) -> None:
-    """Omit features of the whole model. The other readers omit features of their elements."""
+    """Add a text to `source.omitted` for each unsupported feature of the whole model.
+
+    The other readers do so for the features of their elements.
+    """
     m = source.m
     if source.enabled("OVERRIDE"):
         source.omit("option flag override (parameters of contacts)")

@@ -27,7 +27,7 @@ from .source import Source
 
 
 def read_passive(source: Source) -> PassiveForces:
-    """The passive forces, without those that the model and the tendons have."""
+    """The passive forces except the dissipation of the model and the forces of the tendons."""
     armature = _read_armature(source)
     if source.passive_disabled:
         return PassiveForces(armature=armature)
@@ -72,20 +72,24 @@ def _read_springs(source: Source) -> JointSprings | None:
     first, rest = m.jnt_qposadr.astype(int), np.array(m.qpos_spring)
     quaternion = first + [3 * source.is_free(joint) for joint in range(m.njnt)]
     return JointSprings(
-        [source.joints[joint] for joint in scalar],
-        without_zero_terms(stiffness[scalar]),
-        rest[first[scalar]],
-        [source.joints[joint] for joint in balls],
-        without_zero_terms(stiffness[balls]),
-        rest[quaternion[balls][:, None] + np.array([1, 2, 3, 0])],
-        [source.joints[joint] for joint in free],
-        without_zero_terms(stiffness[free]),
-        rest[first[free][:, None] + np.arange(3)],
+        joints=[source.joints[joint] for joint in scalar],
+        stiffness=without_zero_terms(stiffness[scalar]),
+        rest=rest[first[scalar]],
+        balls=[source.joints[joint] for joint in balls],
+        ball_stiffness=without_zero_terms(stiffness[balls]),
+        ball_rest=rest[quaternion[balls][:, None] + np.array([1, 2, 3, 0])],
+        positions=[source.joints[joint] for joint in free],
+        position_stiffness=without_zero_terms(stiffness[free]),
+        position_rest=rest[first[free][:, None] + np.arange(3)],
     )
 
 
 def _read_damping(source: Source) -> PolynomialDamping | None:
-    """The damping that `Model.damping` does not have."""
+    """The damping that `Model.damping` cannot state.
+
+    The damping of a free joint that differs along the world axes, and coefficients of damping that
+    depend on the velocity.
+    """
     m, polynomials = source.m, damping_polynomials(source)
     coefficients = np.column_stack([np.zeros(m.nv), polynomials])
     for joint in range(m.njnt):
@@ -105,8 +109,8 @@ def _read_gravity_compensation(source: Source) -> GravityCompensation | None:
 
     MuJoCo may add the compensation of a joint to the forces of its actuators. The sum of all forces
     is the same, except where a range of forces clips this sum, and where there are no actuators.
-    Without a positive `gravcomp`, MuJoCo (4.0) does not compensate negative ones either: it counts
-    the bodies with a positive one (`ngravcomp`).
+    If no body has a positive `gravcomp`, MuJoCo (4.0) ignores negative values too, because its
+    `ngravcomp` counts only the bodies with a positive value.
     """
     m = source.m
     if source.disabled("GRAVITY") or not np.any(m.opt.gravity) or not m.ngravcomp:
@@ -115,12 +119,12 @@ def _read_gravity_compensation(source: Source) -> GravityCompensation | None:
     if not len(kept):
         return None
     in_actuators = source.field("jnt_actgravcomp", np.zeros(m.njnt))
-    without = source.disabled("ACTUATION") or not source.actuators
+    no_actuators = source.disabled("ACTUATION") or not source.actuators
     for joint in np.flatnonzero(in_actuators):
         name = f"joint {source.joints[joint]!r}"
         if m.jnt_actfrclimited[joint]:
             source.omit(f"{name}: actuatorgravcomp with actuatorfrcrange")
-        elif without:
+        elif no_actuators:
             source.omit(f"{name}: actuatorgravcomp without actuators")
     return GravityCompensation(
         [source.bodies[body] for body in kept],
@@ -133,12 +137,12 @@ def _read_gravity_compensation(source: Source) -> GravityCompensation | None:
 def _read_fluid(source: Source) -> FluidForces | None:
     """The forces of the fluid on the bodies that can move.
 
-    A body has a box with the inertia of the body, unless one of its geoms is an ellipsoid in the
-    fluid.
+    The fluid acts on the geoms of a body that are ellipsoids for the fluid, or, if the body has no
+    such geoms, on a box with the inertia of the body.
     """
     m = source.m
     for name in ("density", "viscosity"):
-        if getattr(m.opt, name) < 0:
+        if not getattr(m.opt, name) >= 0:  # a negative value, or NaN
             source.omit(f"option {name} {getattr(m.opt, name):g}")
             return None
     if not (m.opt.density > 0 or m.opt.viscosity > 0):
@@ -173,23 +177,23 @@ def _fluid_boxes(source: Source, bodies: np.ndarray) -> FluidBoxes:
 
 
 def _fluid_ellipsoids(source: Source, geoms: np.ndarray) -> FluidEllipsoids:
+    """The ellipsoids whose semi-axes are half the extents of the geoms."""
     m = source.m
-    sizes = np.array(m.geom_size[geoms])
-    kinds = source.geom_kinds[geoms]
-    sizes[kinds == "sphere"] = sizes[kinds == "sphere"][:, :1]
-    round_ends = kinds == "capsule"
-    for kind in (round_ends, kinds == "cylinder"):
-        sizes[kind] = sizes[kind][:, [0, 0, 1]]
-    sizes[round_ends, 2] += sizes[round_ends, 0]
+    kinds, semi_axes = source.geom_kinds[geoms], np.array(m.geom_size[geoms])
+    spheres, capsules, cylinders = (kinds == kind for kind in ("sphere", "capsule", "cylinder"))
+    semi_axes[spheres] = semi_axes[spheres][:, :1]
+    for round_geoms in (capsules, cylinders):  # their sizes are the radius and the half length
+        semi_axes[round_geoms] = semi_axes[round_geoms][:, [0, 0, 1]]
+    semi_axes[capsules, 2] += semi_axes[capsules, 0]
     poses = [source.pose(m.geom_pos[geom], m.geom_quat[geom]) for geom in geoms]
     fluid = np.array(m.geom_fluid[geoms])
     return FluidEllipsoids(
         [source.bodies[m.geom_bodyid[geom]] for geom in geoms],
-        sizes,
+        semi_axes,
         _stacked(poses),
-        fluid[:, 1:6],
-        fluid[:, 6:9],
-        fluid[:, 9:12],
+        coefficients=fluid[:, 1:6],
+        added_volume=fluid[:, 6:9],
+        added_moment=fluid[:, 9:12],
     )
 
 

@@ -88,6 +88,7 @@ class _NoCounterpartError(Exception):
 
 
 def _sensor(source: Source, index: int, name: str, sites: Mapping[str, str]) -> Sensor:
+    """The sensor with this index. Raises _NoCounterpartError if jaxrbd has no such sensor."""
     m, kind = source.m, source.kind("Sensor", source.m.sensor_type[index])
     for field in ("delay", "interval"):
         if np.any(source.field(f"sensor_{field}", np.zeros(m.nsensor))[index]):
@@ -103,10 +104,10 @@ def _sensor(source: Source, index: int, name: str, sites: Mapping[str, str]) -> 
         if kind == "magnetometer":
             options["magnetic_field"] = np.array(m.opt.magnetic)
         elif m.sensor_refid[index] >= 0:
-            place = _place(
-                source, sites, *map(int, (m.sensor_reftype[index], m.sensor_refid[index]))
+            reference, X_RO = _place(
+                source, sites, int(m.sensor_reftype[index]), int(m.sensor_refid[index])
             )
-            options |= {"reference": place[0], "X_RO": place[1]}
+            options |= {"reference": reference, "X_RO": X_RO}
         return FrameSensor(name, _FRAMES[kind], frame, X, **options)
     if kind in _JOINTS:
         if kind == "jointactfrc" and source.field("jnt_actgravcomp", np.zeros(m.njnt))[element]:
@@ -149,7 +150,11 @@ def _place(
 def _subtree(
     source: Source, body: int, name: str, quantity: str, options: dict[str, Any]
 ) -> SubtreeSensor:
-    """The sensor of a body and of all bodies below it."""
+    """The sensor of a body and of all bodies below it.
+
+    If no joint moves the body in its parent, the sensor needs the inertia of all bodies that are
+    fixed to the body, and the names of the moving bodies on them.
+    """
     m = source.m
     if body == 0:
         return SubtreeSensor(name, quantity, None, **options)

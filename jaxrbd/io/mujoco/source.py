@@ -154,11 +154,12 @@ class Source:
     def check_numbers(self) -> None:
         """Raise ArgumentError, which names the element and the field, for a number that is NaN.
 
-        The same holds for an infinite number in the fields `_FINITE` and for an infinite springref.
+        In the fields `_FINITE`, and for springref, an infinite number is an error too.
         """
         elements = {
             "body": ("body", self.bodies),
             "jnt": ("joint", self.joints),
+            "dof": ("joint", [self.joints[joint] for joint in self.m.dof_jntid]),
             "geom": ("geom", self.geoms),
             "site": ("site", self.sites),
             "tendon": ("tendon", self.tendons),
@@ -171,8 +172,8 @@ class Source:
             prefix, _, rest = field.partition("_")
             kind, names = elements.get(prefix, ("", []))
             # MuJoCo computes the fields that end with 0 from the others.
-            read = names and rest != "user" and not rest.endswith("0")
-            x = getattr(self.m, field) if read else None
+            is_checked = names and rest != "user" and not rest.endswith("0")
+            x = getattr(self.m, field) if is_checked else None
             if not isinstance(x, np.ndarray) or x.dtype.kind != "f" or len(x) != len(names):
                 continue
             if field == "tendon_lengthspring":
@@ -187,18 +188,19 @@ class Source:
                     f"{kind} {name!r}: {field} is {x[wrong[0]]}, expected {expected}"
                 )
         for joint in filter(self.is_scalar, range(self.m.njnt)):
-            rest = self.m.qpos_spring[self.m.jnt_qposadr[joint]]
-            if not np.isfinite(rest):
+            springref = self.m.qpos_spring[self.m.jnt_qposadr[joint]]
+            if not np.isfinite(springref):
                 raise ArgumentError(
-                    f"joint {self.joints[joint]!r}: springref is {rest}, expected a finite number"
+                    f"joint {self.joints[joint]!r}: springref is {springref}, expected a finite "
+                    f"number"
                 )
 
     def limits(self, kind: str, index: int, name: str) -> list[float]:
-        """The range of a joint or a tendon without its margin.
+        """The bounds [lower, upper] of a joint or a tendon: its range without the margins.
 
-        MuJoCo's limit acts where the distance from the end of the range is less than the margin.
-        The range of a ball joint is an angle, which has no lower limit. The range is returned with
-        its margin, and a text is added to `omitted`, if the margin leaves nothing of the range.
+        MuJoCo's limit acts where the distance from an end of the range is less than the margin. A
+        ball joint has no lower bound, because its range is only a largest angle. If the margins
+        leave nothing of the range, the bounds are the whole range, and `omitted` gets a text.
 
         `kind`: "jnt" or "tendon"; `name`: what a message calls the element.
         """

@@ -34,7 +34,7 @@ _FIELDS = {
 
 
 def read_tendons(source: Source, sites: dict[str, str]) -> Tendons:
-    """All tendons, in the order of the file, then the rotations of the balls with a limit.
+    """All tendons, in the order of the file, then the rotations of the ball joints with a limit.
 
     `sites`: the frame of each site.
     """
@@ -77,7 +77,7 @@ def read_tendons(source: Source, sites: dict[str, str]) -> Tendons:
     limits = np.append(limits, ball_limits or limits[:0], 0)
 
     def with_balls(x: np.ndarray) -> np.ndarray:
-        """The property, with zeros for the rotations of the balls."""
+        """The property, with zeros for the rotations of the ball joints."""
         return np.append(x, np.zeros((len(balls), *x.shape[1:])), axis=0)
 
     angles = [RotationAngle(source.joints[ball], source.joints[ball]) for ball in balls]
@@ -112,7 +112,11 @@ def _property(source: Source, field: str, *width: int) -> np.ndarray:
 
 
 def _side(source: Source, site: int, body: int, sites: dict[str, str]) -> PathPoint:
-    """A side site. On the body of the wrapping shape, it is a point in the frame of this body."""
+    """The side site of a wrapping shape, as a point of a path.
+
+    `body`: the body of the shape. If the site is on this body, the point is in the frame of the
+    body, not in the frame of the site.
+    """
     if body > 0 and source.m.site_bodyid[site] == body:
         return PathPoint(source.bodies[body], source.m.site_pos[site].copy())
     if body == 0 and source.m.site_bodyid[site] == 0:

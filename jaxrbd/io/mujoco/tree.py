@@ -41,12 +41,11 @@ def read_tree(source: Source, followers: dict[str, Mimic | Follow]) -> Tree:
     """The links, joints and sites. `followers`: the rule of each joint that follows another one."""
     m = source.m
     tree = Tree([], [], {}, {})
-    frames = {*source.bodies[1:]}  # the names of links in use
-    joints = {*source.joints}
+    link_names, joint_names = {*source.bodies[1:]}, {*source.joints}  # the names in use
     armature, damping = armature_of_dofs(source), damping_of_dofs(source)
     for body in range(1, m.nbody):
         name, parent = source.bodies[body], _link(source, int(m.body_parentid[body]))
-        place = source.pose(m.body_pos[body], m.body_quat[body])
+        placement = source.pose(m.body_pos[body], m.body_quat[body])  # in the link `parent`
         anchor = np.zeros(3)
         first, count = int(m.body_jntadr[body]), int(m.body_jntnum[body])
         if count and source.carriers[body]:
@@ -55,31 +54,31 @@ def read_tree(source: Source, followers: dict[str, Mimic | Follow]) -> Tree:
         for joint in range(first, first + count):
             kind, motion = _kind(source, joint)
             if source.is_free(joint):  # MuJoCo ignores the position of the body
-                place = np.eye(4)
+                placement = np.eye(4)
             else:
-                place = place @ translation(m.jnt_pos[joint] - anchor) @ motion
+                placement = placement @ translation(m.jnt_pos[joint] - anchor) @ motion
                 anchor = m.jnt_pos[joint].copy()
             spec = _joint(source, joint, kind, armature, damping)
             last = joint == first + count - 1
             if last and not anchor.any():
                 child = name
             else:
-                child = fresh_name(f"{spec.name}.anchor", frames)
+                child = fresh_name(f"{spec.name}.anchor", link_names)
                 tree.links.append(Link(child))
             tree.joints.append(
                 dataclasses.replace(
                     spec,
                     parent=parent,
                     child=child,
-                    placement=place,
+                    placement=placement,
                     mimic=followers.get(spec.name),
                 )
             )
-            parent, place = child, np.eye(4)
+            parent, placement = child, np.eye(4)
         if parent != name:
-            weld = fresh_name(f"{name}.weld", joints)
-            place = place @ translation(-anchor)
-            tree.joints.append(JointSpec(weld, Fixed(), parent, name, place))
+            weld = fresh_name(f"{name}.weld", joint_names)
+            placement = placement @ translation(-anchor)
+            tree.joints.append(JointSpec(weld, Fixed(), parent, name, placement))
         inertia = link_inertia(
             m.body_mass[body],
             m.body_ipos[body],
@@ -88,19 +87,25 @@ def read_tree(source: Source, followers: dict[str, Mimic | Follow]) -> Tree:
         )
         tree.links.append(Link(name, inertia, *read_shapes(source, body)))
     for site, name in enumerate(source.sites):
-        frame = name if name not in frames else f"{name}.site"
-        frame = tree.sites[name] = fresh_name(frame, frames)
-        place = source.pose(m.site_pos[site], m.site_quat[site])
-        weld = fresh_name(f"{frame}.weld", joints)
+        frame = name if name not in link_names else f"{name}.site"
+        frame = tree.sites[name] = fresh_name(frame, link_names)
+        placement = source.pose(m.site_pos[site], m.site_quat[site])
+        weld = fresh_name(f"{frame}.weld", joint_names)
         parent = _link(source, int(m.site_bodyid[site]))
         tree.links.append(Link(frame))
-        tree.joints.append(JointSpec(weld, Fixed(), parent, frame, place))
-    frames = [*source.bodies, *(tree.sites[name] for name in source.sites)]
-    carriers = np.append(source.carriers, source.carriers[m.site_bodyid])
-    for mocap in np.flatnonzero(m.body_mocapid >= 0).tolist():
+        tree.joints.append(JointSpec(weld, Fixed(), parent, frame, placement))
+    return tree._replace(mocap=_carried_frames(source, tree.sites))
+
+
+def _carried_frames(source: Source, sites: dict[str, str]) -> dict[str, tuple[str, ...]]:
+    """For each mocap body, the frames of the bodies and sites that it carries, without its own."""
+    frames = [*source.bodies, *(sites[name] for name in source.sites)]
+    carriers = np.append(source.carriers, source.carriers[source.m.site_bodyid])
+    found = {}
+    for mocap in np.flatnonzero(source.m.body_mocapid >= 0).tolist():
         carried = np.flatnonzero(carriers == mocap).tolist()
-        tree.mocap[source.bodies[mocap]] = tuple(frames[i] for i in carried if i != mocap)
-    return tree
+        found[source.bodies[mocap]] = tuple(frames[i] for i in carried if i != mocap)
+    return found
 
 
 def _link(source: Source, body: int) -> str | None:
@@ -108,7 +113,7 @@ def _link(source: Source, body: int) -> str | None:
 
 
 def _kind(source: Source, joint: int) -> tuple[Joint, np.ndarray]:
-    """The joint, and the motion (4, 4) by minus its reference coordinate."""
+    """The kind of a joint, and the pose (4, 4) of the joint after a motion by `-qpos0`."""
     m, kind = source.m, source.kind("Joint", source.m.jnt_type[joint])
     axis = m.jnt_axis[joint].copy()
     reference = m.qpos0[m.jnt_qposadr[joint]]
@@ -124,7 +129,10 @@ def _kind(source: Source, joint: int) -> tuple[Joint, np.ndarray]:
 def _joint(
     source: Source, joint: int, kind: Joint, armature: np.ndarray, damping: np.ndarray
 ) -> JointSpec:
-    """The parameters of a joint; its links and its placement are not set."""
+    """The joint with its parameters, but without its links and its placement.
+
+    `armature`, `damping`: (nv,), of all dofs.
+    """
     m, name = source.m, source.joints[joint]
     dofs = slice(m.jnt_dofadr[joint], m.jnt_dofadr[joint] + kind.nv)
     armature, damping = armature[dofs], damping[dofs]
