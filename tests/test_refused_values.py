@@ -430,8 +430,10 @@ REFUSED = {
     "step is an array of shape (), expected a ContactStep": lambda: contact.step_wrenches(
         ARM, contact.Scene((TIP,)), Q, 5, 0.01
     ),
-    "q is Kinematics(": lambda: contact.contact_step_derivatives(
-        ARM, contact.Scene((TIP,)), rbd.forward_kinematics(ARM, Q), Q, Q, 0.01
+    "q is a Kinematics, expected an array; a Kinematics has": lambda: (
+        contact.contact_step_derivatives(
+            ARM, contact.Scene((TIP,)), rbd.forward_kinematics(ARM, Q), Q, Q, 0.01
+        )
     ),
     "height is 3, expected a function of xy": lambda: contact.Height(3),
     "force is 3, expected a function of q and v": lambda: contact.servo_of_forces(3, ARM, Q, Q),
