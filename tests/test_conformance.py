@@ -551,6 +551,9 @@ def test_the_quick_run_is_a_small_part_of_the_whole():
     assert 6 * int(seconds) < 60 * int(minutes)
 
 
+FEW = "--kinds revolute --quantities placement --order 1 --modes forward --precisions float64"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -560,6 +563,7 @@ def test_the_quick_run_is_a_small_part_of_the_whole():
         ("--adapter :GUARD", "--adapter :GUARD: Empty module name"),
         ("--state nowhere", "--state: no state has 'nowhere' in its name"),
         ("--solutions no_robot.urdf", "no_robot.urdf: "),
+        (f"{FEW} --json no/folder", "--json no/folder: No such file or directory"),
     ],
 )
 def test_bad_options_of_the_command(words, message, capsys):
@@ -570,8 +574,7 @@ def test_bad_options_of_the_command(words, message, capsys):
 
 
 def test_command_prints_the_tables_and_fails_where_something_is_wrong(capsys, tmp_path):
-    few = "--kinds revolute --quantities placement --order 1 --modes forward".split()
-    few += ["--precisions", "float64"]
+    few = FEW.split()
     file = tmp_path / "report.json"
     assert main([*few, "--json", str(file)]) == 0
     out = capsys.readouterr().out

@@ -1279,6 +1279,33 @@ def test_a_solution_of_a_problem_with_other_constraints_is_no_guess():
         oc.solve(oc.Problem(space, stage, stage), jnp.zeros(2), 0, single)
 
 
+def test_a_solution_of_another_problem_is_named():
+    """The solution has three stages, two states and one control."""
+    space, x0 = oc.vector_space(2), jnp.zeros(2)
+
+    def stage(t, x, u, p):
+        return x
+
+    us = jnp.zeros((3, 1))
+    one = jax.eval_shape(lambda us: oc.solve(oc.Problem(space, stage, stage), x0, 0, us), us)
+    solution = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), one)
+    large = oc.Problem(oc.vector_space(3), stage, stage)
+    two_controls = oc.Problem(space, lambda t, x, u, p: x + jnp.eye(2) @ u, stage)
+    bounded = oc.Problem(space, stage, stage, control_bounds=([0, 0], [1, 1]))
+    for f in (oc.follow, oc.kkt_residual):
+        with pytest.raises(
+            ArgumentError, match=r"states of solution have shape \(4, 2\) .* \(4, 3\)"
+        ):
+            f(large, jnp.zeros(3), 0, solution)
+        with pytest.raises(ArgumentError, match=r"a row of the controls of solution of shape"):
+            f(two_controls, x0, 0, solution)
+        with pytest.raises(ArgumentError, match=r"controls of shape \(3, 1\) of solution"):
+            f(bounded, x0, 0, solution)
+    constrained = oc.Problem(space, stage, stage, path=lambda t, x, u, p: (u, None))
+    with pytest.raises(ArgumentError, match=r"multipliers.equalities of solution has .* \(3, 0\)"):
+        oc.kkt_residual(constrained, x0, 0, solution)
+
+
 def test_functions_with_other_arguments_are_refused(monkeypatch):
     space = oc.vector_space(2)
 

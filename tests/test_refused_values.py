@@ -154,6 +154,10 @@ def moved(dynamics=lambda q, v, z=None: v, q=(0.0, 0.0), dt=0.1, z=None):
     return rbd.integrators.semi_implicit_euler(ARM, dynamics, q, np.zeros(2), dt, z)
 
 
+def derivatives_of(integrator, dt=0.1):
+    return integrators.step_derivatives(ARM, integrator, Q, Q, Q, dt)
+
+
 def trained(network=None, **options):
     apg = learning.Apg(batch=2, horizon=2, hidden=(4,), updates=1, policy_network=network)
     return learning.Training(apg, CART_POLE, **options)
@@ -318,6 +322,21 @@ REFUSED = {
         (np.ones(1), np.ones(1)), np.ones(3)
     ),
     "move has 1 parts, expected 2": lambda: TWO_NUMBERS.move((np.ones(1), np.ones(1)), np.ones(1)),
+    "move has 3 parts, expected 2": lambda: optimal_control.state_space(ARM).move((Q, Q), Q, Q, Q),
+    "move has 2 parts, expected 1": lambda: optimal_control.vector_space(2).move(Q, Q, Q),
+    "x has 1 entries, expected 2 states": lambda: TWO_NUMBERS.move(
+        (np.ones(1),), np.ones(1), np.ones(1)
+    ),
+    "x is 3, expected a sequence of states": lambda: TWO_NUMBERS.retract(3, np.ones(2)),
+    "x0 has 1 entries, expected 2 states": lambda: TWO_NUMBERS.difference(
+        (np.ones(1),), (np.ones(1), np.ones(1))
+    ),
+    "x1 is 4, expected a sequence of states": lambda: TWO_NUMBERS.difference(
+        (np.ones(1), np.ones(1)), 4
+    ),
+    "fixed_iterations is 'no', expected True or False": lambda: optimal_control.solve(
+        problem(), Q, None, SAMPLES, fixed_iterations="no"
+    ),
     "product_space has no spaces": lambda: optimal_control.product_space(),
     "spaces[1] is 'int', expected a Space": lambda: optimal_control.product_space(
         optimal_control.vector_space(1), 3
@@ -365,6 +384,9 @@ REFUSED = {
     "steps is 2.5": lambda: rollout(2.5),
     "steps is True": lambda: rollout(True),
     "steps is -1": lambda: rollout(-1),
+    "constraints[0] is a Nonholonomic constraint": lambda: constraints.close_loops(
+        ARM, Q, [constraints.Nonholonomic(lambda model, q: jnp.ones((1, 2)))]
+    ),
     "constraints is": lambda: constraints.close_loops(ARM, np.zeros(2), constraints.point(None, 0)),
     "axis is [0. 0. 0.]": lambda: constraints.hinge(None, 0, (0, 0, 0)),
     "frames is 3, expected a sequence of frames": lambda: algorithms.delassus_matrix(ARM, Q, 3),
@@ -408,8 +430,10 @@ REFUSED = {
     "step is an array of shape (), expected a ContactStep": lambda: contact.step_wrenches(
         ARM, contact.Scene((TIP,)), Q, 5, 0.01
     ),
-    "q is Kinematics(": lambda: contact.contact_step_derivatives(
-        ARM, contact.Scene((TIP,)), rbd.forward_kinematics(ARM, Q), Q, Q, 0.01
+    "q is a Kinematics, expected an array; a Kinematics has": lambda: (
+        contact.contact_step_derivatives(
+            ARM, contact.Scene((TIP,)), rbd.forward_kinematics(ARM, Q), Q, Q, 0.01
+        )
     ),
     "height is 3, expected a function of xy": lambda: contact.Height(3),
     "force is 3, expected a function of q and v": lambda: contact.servo_of_forces(3, ARM, Q, Q),
@@ -613,8 +637,19 @@ REFUSED = {
         lambda q, v, z: (v, z.astype(complex)), z=np.zeros(1)
     ),
     "the result of dynamics(q, v) is 'a'": lambda: moved(lambda q, v: "a"),
-    "integrator is None, expected a step": lambda: rbd.integrators.step_derivatives(
-        ARM, None, Q, Q, Q, 0.1
+    "dt is nan, expected finite": lambda: moved(dt=np.nan),
+    "dt is -inf, expected finite": lambda: derivatives_of(
+        lambda model, dynamics, q, v, dt: (q, v), -np.inf
+    ),
+    "integrator is None, expected a function": lambda: derivatives_of(None),
+    "expected the call integrator(model, dynamics, q, v, dt)": lambda: derivatives_of(
+        lambda q, v: (q, v)
+    ),
+    "the result of integrator is 'int', expected the pair (q, v)": lambda: derivatives_of(
+        lambda *x: 3
+    ),
+    "v of the result of integrator has shape (1,)": lambda: derivatives_of(
+        lambda model, dynamics, q, v, dt: (q, v[:1])
     ),
     "dtype is 'float16', expected float32 or float64": lambda: ARM.astype("float16"),
     "'double_pendulum' is a batch of models": lambda: algorithms.total_mass(SEVERAL),
@@ -644,6 +679,15 @@ REFUSED = {
     ),
     "markers[0].positions is [[0, 0], [1]]": lambda: view.render(
         ARM, markers=[view.Points([[0, 0], [1]])]
+    ),
+    "target is [1.e+300 0.e+000 0.e+000], expected entries of at most 1e+09 m": lambda: view.render(
+        ARM, target=[1e300, 0, 0]
+    ),
+    "markers[0].positions is [1.e+300": lambda: view.render(
+        ARM, markers=[view.Points([1e300, 0, 0])]
+    ),
+    "markers[0].size is 1e+300, expected above 0 m, at most": lambda: view.render(
+        ARM, markers=[view.Points(np.zeros(3), size=1e300)]
     ),
     "markers[0].size is 'a'": lambda: view.render(
         ARM, markers=[view.Points(np.zeros(3), size="a")]
@@ -844,6 +888,9 @@ REFUSED = {
         "load", "force", TIP, inertia=np.full(10, np.inf), carried=[]
     ),
     "position is [ 0.  0. inf], expected finite": lambda: tendons.PathPoint(TIP, [0, 0, np.inf]),
+    "tendon 'twice' has the joints ('a', 'a'), expected each joint once": lambda: (
+        tendons.FixedTendon("twice", [1.0, 2.0], ["a", "a"])
+    ),
     "coefficients is [inf], expected finite": lambda: tendons.FixedTendon("t", {"a": np.inf}),
     "coefficients is None, expected an array": lambda: tendons.FixedTendon("t", None, ["a"]),
     "coefficients is [[inf  1.]], expected finite": lambda: passive.PolynomialDamping(
@@ -858,6 +905,9 @@ REFUSED = {
     ),
     "mass is 'heavy', expected an array": lambda: frames.SpatialInertia.from_mass(
         "heavy", frames.Point(np.zeros(3), frame="a"), np.eye(3), frame="a"
+    ),
+    "mass is -2.0, expected finite, 0 or more": lambda: frames.SpatialInertia.from_mass(
+        -2.0, frames.Point(np.zeros(3), frame="a"), np.eye(3), frame="a"
     ),
     "step is None, expected a function": lambda: integrators.rollout(None, (Q,), steps=1),
     "scene is None, expected a Scene": lambda: padded.acting_contacts(None),

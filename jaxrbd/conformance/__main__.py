@@ -30,7 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the suite, print its tables, and return 0 if all cases are correct, else 1.
 
     `argv`: the arguments of the program; None means the arguments of this process. Raises
-    SystemExit with the status 2 for invalid options, as argparse does.
+    SystemExit with the status 2 for invalid options, as argparse does, and for a file of `--json`
+    that cannot be written.
     """
     parser = _parser()
     options = parser.parse_args(argv)
@@ -42,6 +43,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         adapter = _adapter(options.adapter)
     except JaxRBDError as error:
         parser.error(str(error))
+    if options.json:
+        try:
+            pathlib.Path(options.json).open("a").close()  # the content is written after the run
+        except OSError as error:
+            parser.error(f"--json {options.json}: {error.strerror or error}")
     if robot is not None:
         solutions = check_solutions(robot)
         print(solutions.table())

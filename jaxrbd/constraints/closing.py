@@ -15,9 +15,10 @@ from .._math.linear import matmul, pseudo_inverse, solve_positive_definite
 from .._math.rules import implicit_root
 from ..algorithms.crba import crba
 from ..configuration import difference, integrate
+from ..errors import ArgumentError
 from ..model import Model, arguments
 from .implicit import constraint_rows
-from .kinds import Constraint
+from .kinds import Constraint, Nonholonomic
 from .kkt import scaled_rows
 from .rows import checked_constraints
 
@@ -60,10 +61,17 @@ def close_loops(model: Model, q: Array, constraints: Sequence[Constraint]) -> Cl
 
     The result has the derivatives of the solution with respect to q, the model and the constraints;
     no iteration is differentiated. The displacement from q to another start counts as constant.
-    Raises ArgumentError for an unknown frame, and for objects that are no constraints.
+    Raises ArgumentError for an unknown frame, for objects that are no constraints, and for a
+    `Nonholonomic` constraint.
     Source: Ryckaert, Ciccotti and Berendsen (1977), for the displacement.
     """
     constraints = checked_constraints(constraints)
+    for i, constraint in enumerate(constraints):
+        if isinstance(constraint, Nonholonomic):
+            raise ArgumentError(
+                f"constraints[{i}] is a Nonholonomic constraint, which restricts velocities but "
+                f"not the configuration; expected another constraint"
+            )
     start, solution, directions = _search(*lax.stop_gradient((model, q, constraints)))
     equations = _equations(model, integrate.unchecked(model, q, start), constraints)
     # `_equations` computes the directions again, with other rounding errors, so y would not solve

@@ -33,7 +33,7 @@ from ..algorithms.rnea_derivatives import rnea_derivatives
 from ..configuration import configuration_rate, displacement
 from ..constraints import Constraint
 from ..integrators import StepDerivatives
-from ..model import Model, arguments
+from ..model import Model
 from ..model.joint_space import independent_joint_force
 from ..tendons import Tendons
 from .contacts import contact_bodies, contact_wrenches
@@ -79,7 +79,6 @@ def contact_step_derivatives(
     one side. Errors as in `contact_step`. The state and the derivatives are NaN where the solver
     does not converge. The head of the module has the equations.
     """
-    q = arguments.configuration(model, q)
     dt, options = checked_options(model, dt, regularisation, recovery, smoothing)
     scene = scene_for(model, scene)
     scales = scene.inverse_inertia

@@ -25,6 +25,7 @@ from jaxtyping import Float
 from .. import spatial
 from .._math.linear import matmul
 from ..errors import ArgumentError, FrameError
+from ..model import arguments
 from ..model.parameters import as_array, real_array
 from ..spatial import Pose
 
@@ -331,17 +332,20 @@ class SpatialInertia(_Additive):
     ) -> SpatialInertia:
         """The spatial inertia of a body from its mass, centre of mass and rotational inertia.
 
-        - `mass` () in kg;
+        - `mass` () in kg, 0 or more;
         - `center_of_mass`: a point expressed in `frame`;
         - `moment` (3, 3), symmetric, in kg m^2: the rotational inertia about the centre of mass, in
           the axes of `frame`.
 
-        Raises FrameError if the point is expressed in another frame.
+        Raises FrameError if the point is expressed in another frame, and ArgumentError for a known
+        mass that is negative or not finite.
         """
         require_types("from_mass", (center_of_mass, Point))
         expected = f'a point expressed in "{label(frame)}"'
         require(center_of_mass.frame == frame, "from_mass", expected, center_of_mass)
         com = center_of_mass.array
+        if (known := arguments.known(mass)) is not None:
+            arguments.FINITE_NOT_NEGATIVE("mass", known)
         mass = _converter("mass", "")(real_array(mass, "mass", com.dtype))
         moment = _converter("moment", "3 3")(real_array(moment, "moment", com.dtype))
         return cls(spatial.inertia_from_com(mass, com, moment), frame=frame)

@@ -16,6 +16,7 @@ rate of z, and the step returns (q, v, z), with z in the model's dtype. For time
     variational_midpoint        2       implicit      momenta; energy approximately; time symmetry
 
 `step_derivatives` computes a step and its derivatives. A negative `dt` integrates backward in time.
+A step raises ArgumentError for a `dt` that is known and not finite.
 The steps are not compiled: apply `jax.jit` to the function that calls them.
 """
 

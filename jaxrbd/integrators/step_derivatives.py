@@ -14,7 +14,9 @@ from jaxtyping import Float
 from ..configuration import displacement, integrate
 from ..errors import ArgumentError
 from ..model import Model, arguments
+from ..model.names import described
 from .analytic_acceleration import acceleration
+from .steps import time_step
 
 
 class StepDerivatives(NamedTuple):
@@ -49,19 +51,28 @@ def step_derivatives(
     The derivatives of the acceleration are analytic (`forward_dynamics_derivatives`), and computed
     once per evaluation of the dynamics. JAX differentiates the remaining formulas of the step in
     forward mode. The result can be differentiated again. Raises ArgumentError for arrays of another
-    shape or dtype, and for an integrator that is no function.
+    shape or dtype, for a known dt that is not finite, and for an integrator that is no function,
+    cannot be called as a step, or does not return (q, v).
     """
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    if not callable(integrator):
-        raise ArgumentError(f"integrator is {integrator!r}, expected a step of jaxrbd.integrators")
-    tau, dt = arguments.velocity(model, tau, "tau"), arguments.number(model, dt, "dt")
+    arguments.require_callable("integrator", integrator, "(model, dynamics, q, v, dt)")
+    tau, dt = arguments.velocity(model, tau, "tau"), time_step(model, dt)
     f_ext = None if f_ext is None else arguments.wrenches(model, f_ext)
 
     def step(q, v, tau):
         def dynamics(q, v):
             return acceleration((model, f_ext), q, v, tau)
 
-        return integrator(model, dynamics, q, v, dt)
+        found = integrator(model, dynamics, q, v, dt)
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise ArgumentError(
+                f"the result of integrator is {described(found)}, expected the pair (q, v)"
+            )
+        q, v = found
+        return (
+            arguments.configuration(model, q, "q of the result of integrator"),
+            arguments.velocity(model, v, "v of the result of integrator"),
+        )
 
     return derivatives_of_step(model, step, q, v, tau)
 

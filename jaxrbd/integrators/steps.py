@@ -183,11 +183,19 @@ def _midpoint_part(model: Model, y: Array, p: Array) -> Array:
 def _checked(model: Model, q, v, dt, z) -> tuple[Array, Array, Array, PyTree]:
     """The arguments as arrays of the model's dtype, with checked shapes."""
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-    dt = arguments.number(model, dt, "dt")
+    dt = time_step(model, dt)
     for x in jax.tree.leaves(z):
         if not arguments.is_array(x) or jnp.iscomplexobj(x):
             raise ArgumentError(f"z contains {described(x)}, expected arrays of real numbers")
     return q, v, dt, jax.tree.map(lambda x: jnp.asarray(x, model.dtype), z)
+
+
+def time_step(model: Model, dt: ArrayLike) -> Array:
+    """dt as an array () of the model's dtype. Raises ArgumentError if it is known, not finite."""
+    checked, values = arguments.number(model, dt, "dt"), arguments.known(dt)
+    if values is not None:
+        arguments.require(values, np.isfinite, "dt", "finite")
+    return checked
 
 
 def rates(

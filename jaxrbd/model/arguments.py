@@ -141,6 +141,22 @@ def require_finite(name: str, values: np.ndarray) -> None:
         raise ArgumentError(f"{name} is {values}, expected finite entries")
 
 
+def require_callable(name: str, f: Any, call: str) -> None:
+    """Raise ArgumentError if f is no function, or if it cannot be called as in `call`."""
+    if not callable(f):
+        raise ArgumentError(f"{name} is {f!r}, expected a function")
+    try:
+        signature = inspect.signature(f)
+    except (TypeError, ValueError):  # some functions of compiled modules have no signature
+        return
+    try:
+        signature.bind(*call.split(","))
+    except TypeError:
+        raise ArgumentError(
+            f"{name} has the arguments {signature}, expected the call {name}{call}"
+        ) from None
+
+
 def require_counts(**values: Any) -> None:
     """Raise ArgumentError, which names the value, for a value that is no integer of 1 or more."""
     for name, count in values.items():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -81,7 +79,7 @@ class Problem(eqx.Module):
         }
         for name, (f, call) in functions.items():
             if f is not None or name in ("dynamics", "cost"):
-                _require_callable(name, f, call)
+                arguments.require_callable(name, f, call)
         self.dynamics, self.cost = as_module(dynamics), as_module(cost)
         self.path, self.terminal_cost, self.terminal, self.shared = (
             None if f is None else as_module(f) for f in (path, terminal_cost, terminal, shared)
@@ -123,24 +121,6 @@ class Problem(eqx.Module):
         return () if self.shared is None else (self.shared(t, x, u, p),)
 
 
-def _require_callable(name: str, f: Any, call: str | None = None) -> None:
-    """Raise ArgumentError if f is no function, or if it cannot be called as in `call`."""
-    if not callable(f):
-        raise ArgumentError(f"{name} is {f!r}, expected a function")
-    if call is None:
-        return
-    try:
-        signature = inspect.signature(f)
-    except (TypeError, ValueError):  # some functions of compiled modules have no signature
-        return
-    try:
-        signature.bind(*call.split(","))
-    except TypeError:
-        raise ArgumentError(
-            f"{name} has the arguments {signature}, expected the call {name}{call}"
-        ) from None
-
-
 class ShootingStep(eqx.Module):
     """One time step of a robot as the dynamics of a `Problem`; `shooting_step` makes it."""
 
@@ -170,16 +150,16 @@ def shooting_step(
     - `dt` in s, more than 0.
 
     The state x is (q, v), a state of `state_space(model)`. Raises ArgumentError if acceleration or
-    integrator is no function, if acceleration cannot be called as above, for `joint_torques` with
+    integrator is no function, or cannot be called as above or as a step, for `joint_torques` with
     an `impact`, and for a dt that is not above 0 or not finite.
     """
-    _require_callable("acceleration", acceleration, "(t, q, v, u, p)")
+    arguments.require_callable("acceleration", acceleration, "(t, q, v, u, p)")
     if isinstance(acceleration, JointTorques) and acceleration.impact is not None:
         raise ArgumentError(
             "acceleration has an impact, a change of v that the integrator would multiply by dt; "
             "expected joint_torques without impact, or dynamics of your own"
         )
-    _require_callable("integrator", integrator)
+    arguments.require_callable("integrator", integrator, "(model, dynamics, q, v, dt)")
     return ShootingStep(
         arguments.robot(model),
         as_module(acceleration),
@@ -292,7 +272,7 @@ def joint_torques(
     dofs = checked_dofs(model, dofs)
     for name, function in (("active", active), ("impact", impact)):
         if function is not None:
-            _require_callable(name, function, "(t, p)")
+            arguments.require_callable(name, function, "(t, p)")
     stabilisation = arguments.parameter(stabilisation, "stabilisation")
     require_stabilisation("stabilisation", stabilisation)
     return JointTorques(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float, Int, PyTree
@@ -160,6 +161,8 @@ def solve(
     have no meaning where the solution is no strict local minimum. The derivatives of the other
     fields, such as the gains, and the derivatives by the guess are zero.
     """
+    if not isinstance(fixed_iterations, bool | np.bool_):
+        raise ArgumentError(f"fixed_iterations is {fixed_iterations!r}, expected True or False")
     if choice(rollout, "rollout", ROLLOUTS) == "automatic" and fixed_iterations:
         rollout = "linear"
     settings = Settings(
@@ -233,43 +236,56 @@ def _guess(problem: Problem, x0: PyTree, p: PyTree, guess: Any):
         (states,) = rollout(lambda x, row: (problem.step(row[0], x, row[1], p),), (x0,), rows)
         return states, us, warm
 
+    return _states_from(x0, states, us, "guess"), us, warm
+
+
+def _states_from(x0: PyTree, states: PyTree, us: Array, argument: str) -> PyTree:
+    """The states (N + 1, ...) of a guess or a solution, whose shapes are checked, from x0."""
     if jax.tree.structure(states) != jax.tree.structure(x0):
         raise ArgumentError(
-            f"the states of guess are {jax.tree.structure(states)}, expected "
+            f"the states of {argument} are {jax.tree.structure(states)}, expected "
             f"{jax.tree.structure(x0)} as x0 (tuples, not lists)"
         )
 
     def with_x0(xs, x):
         if xs.shape != (len(us) + 1, *x.shape) or xs.dtype != x.dtype:
             raise ArgumentError(
-                f"the states of guess have shape {xs.shape} and dtype {xs.dtype}, expected "
+                f"the states of {argument} have shape {xs.shape} and dtype {xs.dtype}, expected "
                 f"{(len(us) + 1, *x.shape)} of {x.dtype} for {len(us)} stages"
             )
         return xs.at[0].set(x)
 
-    return jax.tree.map(with_x0, states, x0), us, warm
+    return jax.tree.map(with_x0, states, x0)
 
 
-def states_and_controls(guess: Any) -> tuple[Any, Array]:
-    """The states of a guess, or None, and its controls (N, m), whose shape is checked."""
+def states_and_controls(guess: Any, argument: str = "guess") -> tuple[Any, Array]:
+    """The states of a guess, or None, and its controls (N, m), whose shape is checked.
+
+    `argument`: the name of the guess, or of a solution, in messages.
+    """
     if isinstance(guess, Solution):
         states, us = guess.xs, guess.us
     elif isinstance(guess, (tuple, list)) and len(guess) == 2:
         states, us = guess
     else:
         states, us = None, guess
-    us = arguments.as_array(us, "guess")
+    us = arguments.as_array(us, argument)
     if us.ndim != 2 or not len(us) or not jnp.issubdtype(us.dtype, jnp.floating):
         raise ArgumentError(
-            f"the controls of guess have shape {us.shape} and dtype {us.dtype}, expected (N, m) of "
-            f"floats with N stages"
+            f"the controls of {argument} have shape {us.shape} and dtype {us.dtype}, expected "
+            f"(N, m) of floats with N stages"
         )
     return states, us
 
 
-def check_functions(problem: Problem, x0: PyTree, us: Array, p: PyTree) -> None:
-    """Raise ArgumentError for a function that fails, or whose result has another shape or dtype."""
-    control_bounds(problem, us)
+def check_functions(
+    problem: Problem, x0: PyTree, us: Array, p: PyTree, argument: str = "guess"
+) -> None:
+    """Raise ArgumentError for a function that fails, or whose result has another shape or dtype.
+
+    `argument`: the name of the guess or the solution with the controls us, for messages.
+    """
+    control_bounds(problem, us, argument)
     dtype, common = us.dtype, []
 
     def state(x, name):
@@ -291,7 +307,8 @@ def check_functions(problem: Problem, x0: PyTree, us: Array, p: PyTree) -> None:
                 reason = str(error).strip().partition("\n")[0]
                 raise ArgumentError(
                     f"{name}{call} raises an error for the x0 and p of this call, and u of shape "
-                    f"{us.shape[1:]}, a row of the controls of guess of shape {us.shape}: {reason}"
+                    f"{us.shape[1:]}, a row of the controls of {argument} of shape {us.shape}: "
+                    f"{reason}"
                 ) from error
             return check(found, f"the result of {name}")
 
@@ -325,15 +342,8 @@ def _start(solver: Solver, xs, us, shapes, warm: Solution | None, mu: Array) -> 
     if warm is None:
         return solver.start(xs, us, *cold, mu)
     start = warm.costates, warm.gains, warm.multipliers
-    names = "costates", "gains", *(f"multipliers.{name}" for name in Multipliers._fields)
-    for name, x, expected in zip(names, jax.tree.leaves(start), jax.tree.leaves(cold)):
-        if jnp.shape(x) != expected.shape or jnp.result_type(x) != us.dtype:
-            raise ArgumentError(
-                f"{name} of guess has shape {jnp.shape(x)} and dtype {jnp.result_type(x)}, "
-                f"expected {expected.shape} of {us.dtype} for the stages and constraints of "
-                "problem; the pair (guess.xs, guess.us) is a guess for a problem with other "
-                "constraints"
-            )
+    hint = "; the pair (guess.xs, guess.us) is a guess for a problem with other constraints"
+    _require_same_shapes(start, cold, "guess", hint)
     return solver.start(xs, us, *start, mu)
 
 
@@ -349,6 +359,28 @@ def _cold_start(
     y_last, z_last = (jnp.zeros(x.shape, dtype) for x in (last.h, last.g))
     multipliers = Multipliers(y, z, y_last, z_last, jnp.zeros_like(us))
     return jnp.zeros((N + 1, n), dtype), jnp.zeros((N, m, n), dtype), multipliers
+
+
+def _require_same_shapes(found: tuple, cold: tuple, argument: str, hint: str = "") -> None:
+    """Raise ArgumentError if the costates, gains and multipliers have other shapes or dtypes.
+
+    `cold`: the result of `_cold_start`; `argument`: the name of their guess or their solution.
+    """
+    names = "costates", "gains", *(f"multipliers.{name}" for name in Multipliers._fields)
+    for name, x, expected in zip(names, jax.tree.leaves(found), jax.tree.leaves(cold)):
+        if jnp.shape(x) != expected.shape or jnp.result_type(x) != expected.dtype:
+            raise ArgumentError(
+                f"{name} of {argument} has shape {jnp.shape(x)} and dtype {jnp.result_type(x)}, "
+                f"expected {expected.shape} of {expected.dtype} for the stages and constraints of "
+                f"problem{hint}"
+            )
+
+
+def _check_solution(problem: Problem, x0: PyTree, p: PyTree, solution: Solution) -> None:
+    """Raise ArgumentError, which names the solution, if its states or controls do not fit."""
+    states, us = states_and_controls(solution, "solution")
+    _states_from(x0, states, us, "solution")
+    check_functions(problem, x0, us, p, "solution")
 
 
 @_compiled()
@@ -387,14 +419,18 @@ def kkt_residual(problem: Problem, x0: PyTree, p: PyTree, solution: Solution) ->
 
     x0, p: as for `solve`. The multipliers are from the solution; the multipliers of the control
     bounds are eliminated. Negative multipliers of inequalities are part of `complementarity`.
+    Raises ArgumentError for a solution of a problem with other stages or constraints.
     """
     x0 = problem.space.checked(x0, "x0")
+    _check_solution(problem, x0, p, solution)
     xs, us, costates, multipliers = (
         solution.xs,
         solution.us,
         solution.costates,
         solution.multipliers,
     )
+    cold = _cold_start(us, value_shapes(problem, p, xs, us), problem.space.size)
+    _require_same_shapes((costates, cold[1], multipliers), cold, "solution")
     one = jnp.ones((), us.dtype)
     linear = linearise(problem, p, xs, us, costates, multipliers, one, False)
     stages = lqr_stages(linear, multipliers, one, problem.space.size)
@@ -418,9 +454,11 @@ def follow(
 
     The control of stage t is `us[t] + gains[t] @ difference(xs[t], x)`, clipped to the control
     bounds, and the state x follows from the dynamics. x0, p: as for `solve`; x0 may differ from the
-    initial state of the solution.
+    initial state of the solution. Raises ArgumentError for a solution of a problem with other
+    states or controls.
     """
     x0 = problem.space.checked(x0, "x0")
+    _check_solution(problem, x0, p, solution)
     bounds = control_bounds(problem, solution.us)
 
     def stage(x, row):

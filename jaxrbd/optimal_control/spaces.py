@@ -44,7 +44,9 @@ class Space(eqx.Module):
 
         The parts are separate arguments, so JAX computes no derivatives by parts that a function
         does not use. For example, a cost of q needs no derivatives by the change of v.
+        Raises ArgumentError for another number of parts.
         """
+        _require_parts(self, parts)
         return self.retract(x, *parts)
 
     @abc.abstractmethod
@@ -96,6 +98,7 @@ class RobotStateSpace(Space):
         return self.move(x, *jnp.split(_tangent_vector(self, dx), 2))
 
     def move(self, x, *parts):
+        _require_parts(self, parts)
         (q, v), (dq, dv) = self.checked(x, "x"), parts
         dv = arguments.velocity(self.model, dv, "dv")
         return integrate(self.model, q, dq), v + dv
@@ -137,13 +140,12 @@ class ProductSpace(Space):
         return self.move(x, *parts)
 
     def move(self, x, *parts):
-        if len(parts) != len(self.parts):
-            raise ArgumentError(f"move has {len(parts)} parts, expected {len(self.parts)}")
-        rest, factors = iter(parts), zip(self.factors, x, strict=True)
+        _require_parts(self, parts)
+        rest, factors = iter(parts), zip(self.factors, self.checked(x, "x"))
         return tuple(space.move(y, *(next(rest) for _ in space.parts)) for space, y in factors)
 
     def difference(self, x0, x1):
-        factors = zip(self.factors, x0, x1, strict=True)
+        factors = zip(self.factors, self.checked(x0, "x0"), self.checked(x1, "x1"))
         return jnp.concatenate([space.difference(y0, y1) for space, y0, y1 in factors])
 
     def checked(self, x, name):
@@ -154,6 +156,12 @@ class ProductSpace(Space):
             space.checked(y, f"{name}[{i}]")
             for i, (space, y) in enumerate(zip(self.factors, states))
         )
+
+
+def _require_parts(space: Space, parts: tuple) -> None:
+    """Raise ArgumentError if `move` has another number of parts."""
+    if len(parts) != len(space.parts):
+        raise ArgumentError(f"move has {len(parts)} parts, expected {len(space.parts)}")
 
 
 def _tangent_vector(space: Space, dx: ArrayLike) -> Array:

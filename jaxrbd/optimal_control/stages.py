@@ -133,8 +133,11 @@ def last_values(problem: Problem, p: PyTree, x: PyTree, dtype: Any) -> Values:
     return Values(none, cost, *constraint_vectors(pair, "the result of terminal", dtype))
 
 
-def control_bounds(problem: Problem, us: Array) -> tuple[Array, Array]:
-    """The lower and upper bounds of the controls, each (m,)."""
+def control_bounds(problem: Problem, us: Array, argument: str = "guess") -> tuple[Array, Array]:
+    """The lower and upper bounds of the controls, each (m,).
+
+    `argument`: the name of the guess or the solution with the controls us, for messages.
+    """
     if problem.control_bounds is None:
         infinite = jnp.full(us.shape[1], jnp.inf, us.dtype)
         return -infinite, infinite
@@ -142,7 +145,7 @@ def control_bounds(problem: Problem, us: Array) -> tuple[Array, Array]:
         if bound.shape not in ((), us.shape[1:]):
             raise ArgumentError(
                 f"control_bounds[{i}] has shape {bound.shape}, expected () or {us.shape[1:]} "
-                f"for the controls of shape {us.shape} of guess"
+                f"for the controls of shape {us.shape} of {argument}"
             )
     lower, upper = (
         jnp.broadcast_to(jnp.asarray(bound, us.dtype), us.shape[1:])

@@ -125,8 +125,8 @@ class FixedTendon(eqx.Module):
     - `joints`: the names of n joints with one degree of freedom, n of at least 1. None if
       `coefficients` is a mapping.
 
-    Raises ArgumentError if no joint is named, if a coefficient is not finite, and if `coefficients`
-    is a mapping and `joints` is not None.
+    Raises ArgumentError if no joint is named, if a joint is named twice, if a coefficient is not
+    finite, and if `coefficients` is a mapping and `joints` is not None.
     """
 
     name: str = eqx.field(static=True)
@@ -146,6 +146,10 @@ class FixedTendon(eqx.Module):
         self.name, self.joints = _checked_name(name), arguments.names(joints, "joints")
         if not self.joints:
             raise ArgumentError(f"tendon {name!r} has no joints, expected one or more")
+        if len(set(self.joints)) < len(self.joints):
+            raise ArgumentError(
+                f"tendon {name!r} has the joints {self.joints!r}, expected each joint once"
+            )
         self.coefficients = required_parameters(coefficients, "coefficients", (len(self.joints),))
         arguments.require(self.coefficients, np.isfinite, "coefficients", "finite")
 

@@ -29,6 +29,8 @@ _AXIS_RADIUS = 0.03
 _LINE_RADIUS = 0.06
 _BALL_RADIUS = 0.1
 _GHOST_OPACITY = 0.3  # the opacity of a ghost, relative to the robot
+# m. Beyond it, indices of the tiles of the ground overflow; far beyond it, products of lengths.
+LARGEST_LENGTH = 1e9
 _SIDES = 8  # the number of sides of a rod
 
 
@@ -255,7 +257,8 @@ def _items(marker: Marker, index: int, length: float) -> list[Item]:
         return _obstacles(marker, name)
     if marker.size is not None:
         size = parameter(marker.size, f"{name}.size", ())
-        require(size, lambda x: (x > 0) & np.isfinite(x), f"{name}.size", "above 0")
+        expected = f"above 0 m, at most {LARGEST_LENGTH:.0e} m"
+        require(size, lambda x: (x > 0) & (x <= LARGEST_LENGTH), f"{name}.size", expected)
     if isinstance(marker, Axes):
         if not isinstance(marker.poses, Pose):
             raise ArgumentError(f"{name}.poses is {described(marker.poses)}, expected a Pose")
@@ -320,9 +323,10 @@ def _ghosts(model: Model, scene: Drawing, ghosts: ArrayLike) -> list[Item]:
 
 
 def _array(x: ArrayLike | Sequence, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Finite values of the shape (n, ...), from the shape (n, ...) or (...)."""
+    """Values of at most `LARGEST_LENGTH`, of the shape (n, ...), from that shape or (...)."""
     array = np.asarray(parameter(x, name, shape, (None, *shape)), float)
-    require(array, np.isfinite, name, "finite values")
+    expected = f"finite values of at most {LARGEST_LENGTH:.0e}"
+    require(array, lambda x: np.abs(x) <= LARGEST_LENGTH, name, expected)
     return array.reshape(-1, *shape)
 
 

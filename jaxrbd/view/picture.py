@@ -11,14 +11,13 @@ from jax.typing import ArrayLike
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from .drawing import Drawing, drawing
-from .markers import Marker, axes, ball, decorated
+from .markers import LARGEST_LENGTH, Marker, axes, ball, decorated
 from .motion import RELATIVE_AXIS_LENGTH, Motion, bounds, center_of_mass, motion
 from .raster import Camera, Ground, Surface, draw
 from .stage import checked_layers, robot_offsets
 from .triangles import Packages
 
 _COM_COLOR = (0.9, 0.1, 0.6, 1.0)
-_LARGEST_DISTANCE = 1e9  # m; beyond, the integer indices of the tiles of the ground overflow
 
 
 def render(
@@ -45,7 +44,8 @@ def render(
 
     - `q`: (nq,), or (B, nq) for B robots; None: the neutral configuration;
     - `camera` (3,): the direction from the robot to the camera, in the world;
-    - `target` (3,): the point that the camera looks at, in m; None: the middle of the robot;
+    - `target` (3,): the point that the camera looks at, with entries of at most 1e9 m; None: the
+      middle of the robot;
     - `distance`: from the target to the camera, at most 1e9 m; None: the picture contains all
       robots;
     - `layers`: from "visuals", "collisions", "frames", "inertias" and "com", as in `drawing`;
@@ -59,7 +59,7 @@ def render(
 
     The errors and warnings are those of `drawing`. Raises ArgumentError also for a size below 1, a
     camera direction of zeros, a distance or a background out of range, an unknown layer, a wrong
-    marker, and values that are not finite.
+    marker, values that are not finite, and lengths of markers or of the target above 1e9 m.
     """
     layers = checked_layers(layers)
     view = shot(width, height, camera, target, distance, ground, background, smooth)
@@ -108,11 +108,14 @@ def shot(
     direction = direction / np.linalg.norm(direction)
     if distance is not None:
         known = arguments.parameter(distance, "distance", ())
-        expected = f"above 0 m, at most {_LARGEST_DISTANCE:.0e} m"
-        arguments.require(known, lambda x: (x > 0) & (x <= _LARGEST_DISTANCE), "distance", expected)
+        expected = f"above 0 m, at most {LARGEST_LENGTH:.0e} m"
+        arguments.require(known, lambda x: (x > 0) & (x <= LARGEST_LENGTH), "distance", expected)
     color = _vector(background, "background")
     arguments.require(color, lambda x: (x >= 0) & (x <= 1), "background", "values from 0 to 1")
     point = None if target is None else _vector(target, "target")
+    if point is not None:
+        expected = f"entries of at most {LARGEST_LENGTH:.0e} m"
+        arguments.require(point, lambda x: np.abs(x) <= LARGEST_LENGTH, "target", expected)
     return Shot(width, height, direction, point, distance, ground, color, smooth)
 
 

@@ -52,9 +52,9 @@ def save_video(
     - `path`: the name of the file. It ends in .gif or .mp4, which decides the type of the video;
     - `trajectory`: configurations (T, nq), or (B, T, nq) for B robots;
     - `dt`: the time between configurations in s;
-    - `rate`: pictures per second, at most 50 in a GIF and 240 in an MP4. Each picture shows the
-      nearest configuration in time. A GIF states times in multiples of 0.01 s, so the time between
-      two pictures is the multiple nearest to 1 / `rate`;
+    - `rate`: pictures per second, at least 0.01, and at most 50 in a GIF and 240 in an MP4. Each
+      picture shows the nearest configuration in time. A GIF states times in multiples of 0.01 s,
+      so the time between two pictures is the multiple nearest to 1 / `rate`;
     - `follow`: the name of a frame, such as a link. The camera and its target move horizontally,
       with x and y of the origin of this frame, or with their means over B robots. None: the camera
       stands still, and all pictures contain the whole motion;
@@ -78,9 +78,9 @@ def save_video(
     rate = float(arguments.parameter(rate, "rate", ()))
     arguments.require(
         np.asarray(rate),
-        lambda x: (x > 0) & (x <= largest_rate),
+        lambda x: (x >= _SMALLEST_RATE) & (x <= largest_rate),
         "rate",
-        f"above 0, at most {largest_rate} pictures per second",
+        f"from {_SMALLEST_RATE} to {largest_rate} pictures per second",
     )
     view = shot(width, height, camera, target, distance, ground, background, smooth)
     for name, size in (("width", width), ("height", height)):
@@ -149,6 +149,10 @@ def _write_mp4(file: Path, pictures: Iterator[np.ndarray], period: float) -> Non
             writer.send(picture.tobytes())
     finally:
         writer.close()
+
+
+# The time between two pictures of a GIF has 16 bits, in units of 0.01 s.
+_SMALLEST_RATE = 0.01  # pictures per second
 
 
 class _Type(NamedTuple):
