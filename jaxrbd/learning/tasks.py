@@ -57,6 +57,7 @@ _SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
     ("Hopper-v5", "ppo"): {**_RUNNERS, "updates": 1000},
     ("Walker2d-v5", "ppo"): {**_RUNNERS, "updates": 1000},
     ("Ant-v5", "ppo"): {**_RUNNERS, "updates": 500},
+    ("Humanoid-v5", "ppo"): {**_RUNNERS, "updates": 500},
     ("InvertedDoublePendulum-v5", "ppo"): {"reward_scale": 0.01},
     ("Swimmer-v5", "ppo"): {"discount": 0.999, "reward_scale": 1.0},
 }
