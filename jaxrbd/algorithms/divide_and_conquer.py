@@ -6,9 +6,9 @@ of the dof, d the armature, and I the inertia of the node and of its children of
 dofs are eliminated.
 
 A segment is a part of a heavy path (tree/paths.py): a node and the nodes below it, up to a last
-node, the tip. Let a be
-the acceleration of the parent of the segment. A body with the inertia Y at the tip needs the force
-`f = Y a_tip`, so it acts on the segment with the force -f. Without bias forces the segment obeys
+node, the tip. Let a be the acceleration of the parent of the segment. A body with the inertia Y at
+the tip needs the force `f = Y a_tip`, so it acts on the segment with the force -f. Without bias
+forces the segment obeys
 
     a_tip = A a - C f,    force of the parent on the segment = J a + A^T f.
 
@@ -66,8 +66,8 @@ def divide_and_conquer(
     """Acceleration of the robot under the joint forces tau, in logarithmic depth, (nv,).
 
     Arguments and result as for `forward_dynamics`. There is no rule for the derivatives: JAX
-    differentiates the program. Needs a model
-    whose velocity map G is the identity. Source: the head of this file.
+    differentiates the program. Needs a model whose velocity map G is the identity. Source: the head
+    of this file.
     """
     nodes, parents = dof_tree(model, q, v, tau, f_ext), model.topology.dof_parent
     Y = articulated_inertias(parents, nodes)
