@@ -251,7 +251,7 @@ def test_the_derivatives_of_an_impact_do_not_depend_on_gravity():
 
 @functools.cache
 def motion_or_impact():
-    """Results with `impact` True, of `impact` itself, with `impact` False, and without `impact`.
+    """Results with `impact` 1, of `impact` itself, with `impact` 0, and without `impact`.
 
     A result has the acceleration, multipliers and residuals, their derivatives, and the change of
     the acceleration along a direction of q, v and tau.
@@ -290,7 +290,7 @@ def motion_or_impact():
         _, rate = jax.jvp(change, (jnp.zeros_like(v), v), directions[:2])
         return (found.velocity - v, *found[1:]), columns, rate
 
-    return with_impact(True), hit(), with_impact(jnp.array(0.0)), with_impact(None)
+    return with_impact(jnp.array(1.0)), hit(), with_impact(jnp.array(0.0)), with_impact(None)
 
 
 @pytest.mark.parametrize("which", ["impact", "motion"])
