@@ -54,7 +54,7 @@ def over_devices(
     the number of arguments differs from `in_axes`, or if the first axes of the batched arguments
     are empty or differ in size.
     """
-    if any(axis not in (0, None) for axis in _tuple(in_axes, 1)):
+    if not all(axis is None or (_is_integer(axis) and axis == 0) for axis in _tuple(in_axes, 1)):
         raise ArgumentError(f"in_axes is {in_axes}, expected 0 or None for each argument")
     if block is not None and not _is_count(block):
         raise ArgumentError(f"block is {block!r}, expected None or an integer of 1 or more")
@@ -185,8 +185,12 @@ def _batch_size(tree: Any) -> int:
     return sizes.pop()
 
 
+def _is_integer(x: Any) -> bool:
+    return isinstance(x, int | np.integer) and not isinstance(x, bool)
+
+
 def _is_count(x: Any) -> bool:
-    return bool(isinstance(x, int | np.integer) and not isinstance(x, bool) and x >= 1)
+    return bool(_is_integer(x) and x >= 1)
 
 
 def _require_mesh(mesh: Any) -> None:

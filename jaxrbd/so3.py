@@ -211,6 +211,7 @@ def quaternion_to_matrix(q: Float[Array, "... 4"]) -> Float[Array, "... 3 3"]:
 
 def unit_quaternion_to_matrix(q: Float[Array, "... 4"]) -> Float[Array, "... 3 3"]:
     """Rotation matrix of a unit quaternion."""
+    require_floats(q, "q", 4)
     K, KK, _ = _skew_and_square(q[..., :3])
     return identity_like(K) + 2 * (KK + q[..., 3:, None] * K)
 
@@ -297,6 +298,7 @@ def rotation_from_rpy(rpy: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
 
     Source: the URDF specification, element origin.
     """
+    require_floats(rpy, "rpy", 3)
     (sr, sp, sy), (cr, cp, cy) = (
         jnp.unstack(jnp.sin(rpy), axis=-1),
         jnp.unstack(jnp.cos(rpy), axis=-1),

@@ -93,11 +93,13 @@ def inverse_compose(X_AB: Pose, X_AC: Pose) -> Pose:
 
 def rotate(R: Float[Array, "... 3 3"], x: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
     """The free vector `R x`."""
+    require_entries(R, 3, 3)
     return linear_combination(Vec3.from_array(x), columns(R))
 
 
 def inverse_rotate(R: Float[Array, "... 3 3"], x: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
     """The free vector `R^T x`."""
+    require_entries(R, 3, 3)
     return linear_combination(Vec3.from_array(x), rows(R))
 
 
@@ -120,6 +122,7 @@ def pose_matrix(X: Pose) -> Float[Array, "... 4 4"]:
 
 def pose_from_matrix(H: Float[Array, "... 4 4"]) -> Pose:
     """The pose of a homogeneous matrix, whose last row must be (0, 0, 0, 1)."""
+    require_entries(H, 4, 4)
     return Pose(H[..., :3, :3], H[..., :3, 3])
 
 
@@ -128,11 +131,13 @@ def pose_from_matrix(H: Float[Array, "... 4 4"]) -> Pose:
 
 def from_linear(x: Float[Array, "... 3"]) -> Float[Array, "... 6"]:
     """The spatial vector `[x; 0]` (..., 6) with the linear part x and no angular part."""
+    require_entries(x, 3)
     return jnp.concatenate([x, jnp.zeros_like(x)], axis=-1)
 
 
 def from_angular(x: Float[Array, "... 3"]) -> Float[Array, "... 6"]:
     """The spatial vector `[0; x]` (..., 6) with the angular part x and no linear part."""
+    require_entries(x, 3)
     return jnp.concatenate([jnp.zeros_like(x), x], axis=-1)
 
 
@@ -538,11 +543,13 @@ def _blocks(a: Array, b: Array, c: Array, d: Array) -> Array:
 
 def swap_halves(x: Float[Array, "... 6"]) -> Float[Array, "... 6"]:
     """A spatial vector changed from linear-first to angular-first order, or back."""
+    require_entries(x, 6)
     return jnp.concatenate([x[..., 3:], x[..., :3]], axis=-1)
 
 
 def swap_blocks(A: Float[Array, "... 6 6"]) -> Float[Array, "... 6 6"]:
     """A 6x6 matrix on spatial vectors changed from linear-first to angular-first order, or back."""
+    require_entries(A, 6, 6)
     return _blocks(A[..., 3:, 3:], A[..., 3:, :3], A[..., :3, 3:], A[..., :3, :3])
 
 

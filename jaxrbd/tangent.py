@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,7 @@ from jax.typing import ArrayLike
 from .configuration import integrate
 from .errors import ArgumentError
 from .model import Model, arguments
+from .model.names import described
 
 __all__ = [
     "gradient",
@@ -33,7 +35,9 @@ def gradient(model: Model, function: Callable[..., Array]) -> Callable[..., Arra
     """The gradient (nv,) of a scalar `function(q, ...)` with respect to q, by reverse mode.
 
     Like `jax.grad`, it returns a function of the same arguments, which JAX can transform further.
+    Raises ArgumentError for an object that is no function.
     """
+    _require_function(function)
 
     def derivative(q: ArrayLike, *args, **kwargs):
         moved, zero = _origin(model, q)
@@ -46,8 +50,9 @@ def jacobian(model: Model, function: Callable[..., Array]) -> Callable[..., Arra
     """The Jacobian of an array or pytree `function(q, ...)` with respect to q, by forward mode.
 
     Like `jax.jacfwd`, it returns a function of the same arguments. Each array of the derivative has
-    an additional last axis of size nv.
+    an additional last axis of size nv. Raises ArgumentError for an object that is no function.
     """
+    _require_function(function)
 
     def derivative(q: ArrayLike, *args, **kwargs):
         moved, zero = _origin(model, q)
@@ -71,8 +76,10 @@ def hessian(
       not symmetric. Its symmetric part is the Hessian of "retraction".
 
     The two definitions agree if every joint has one dof. Like `jax.hessian`, it returns a function
-    of the same arguments. Raises ArgumentError for another definition.
+    of the same arguments. Raises ArgumentError for another definition, and for an object that is no
+    function.
     """
+    _require_function(function)
     if definition not in DEFINITIONS:
         raise ArgumentError(f"definition is {definition!r}, expected one of {DEFINITIONS}")
 
@@ -83,6 +90,12 @@ def hessian(
         return jax.hessian(lambda dq: function(moved(dq), *args, **kwargs))(zero)
 
     return derivative
+
+
+def _require_function(function: Any) -> None:
+    """Raise ArgumentError if `function` is no function."""
+    if not callable(function):
+        raise ArgumentError(f"function is {described(function)}, expected a function of q")
 
 
 def _origin(model: Model, q: ArrayLike) -> tuple[Callable[[Array], Array], Array]:

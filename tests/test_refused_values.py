@@ -215,6 +215,7 @@ CART_POLE = envs.CartPoleSwingUp()
 SCALE = envs.Scale(0.9, 1.1)
 MUSCLES = actuators.Muscles([1.0], [[1.0, 2.0]])
 FILTER = actuators.Filter([0.1, 0.1])
+GAINS = actuators.PD(*np.ones((2, 2)))
 BALL_JOINT = zoo.build(["spherical"], [-1])
 ROPE = tendons.FixedTendon("rope", {ARM.joint_names[0]: 1.0})
 BALL = collision.PlacedShape(collision.Sphere(0.1), None, np.zeros(3))
@@ -222,6 +223,10 @@ STRETCHED = Pose(2 * np.eye(3)[None], np.zeros((1, 3)))
 PAST = actuators.Delay(1.0, 2).init((np.zeros(2), np.zeros(3)))
 TWO_NUMBERS = optimal_control.product_space(*[optimal_control.vector_space(1)] * 2)
 SKEWED = [[1.0, 9.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+MOTOR = (
+    "<mujoco><worldbody><body><joint name='a'/><geom size='1'/></body></worldbody>"
+    "<actuator><motor joint='a' ctrlrange='-1 1'/></actuator></mujoco>"
+)
 REFUSED = {
     "is fixed to the body of '": lambda: ik.inverse_kinematics(
         ARM, [ik.FrameTask(TIP, ORIGIN, relative_to=ARM.body_names[-1])], Q
@@ -284,7 +289,15 @@ REFUSED = {
         [ROPE], stiffness=[np.inf]
     ),
     "rest[:, 0] is [inf]": lambda: tendons.Tendons([ROPE], rest=[[np.inf, np.inf]]),
+    "pairs is an array of shape (), expected DistancePairs": lambda: collision.robot_distances(
+        ARM, Q, pairs=3
+    ),
     "disabled has None, expected pairs": lambda: collision.pairs_of(ARM, disabled=[None]),
+    "strict is 'no', expected True or False": lambda: envs.MjcfWalk(MOTOR, strict="no"),
+    "mimic is 'no', expected True or False": lambda: io.load_mjcf(MOTOR, mimic="no"),
+    "implicit is 'no', expected True or False": lambda: envs.MjcfTask(
+        MOTOR, {"alive": 1.0}, implicit="no"
+    ),
     "disabled has {'a'}": lambda: collision.pairs_of(ARM, disabled=[{"a"}]),
     "members has (0.0, 1.0)": lambda: collision.DistancePairs((BALL, BALL), ((0.0, 1.0),)),
     "shapes[0] is Sphere": lambda: collision.DistancePairs((BALL.shape, BALL), ((0, 1),)),
@@ -354,6 +367,21 @@ REFUSED = {
     "servo.position is 'home', expected an array": lambda: servo_shooting("home"),
     "servo.position is [nan nan], expected finite entries": lambda: servo_shooting(Q * np.nan),
     "servo.velocity is [nan nan], expected finite": lambda: servo_shooting(Q, Q * np.nan),
+    "servo.position is [nan  0.], expected finite": lambda: contact_stepped(
+        servo=contact.Servo(GAINS, np.array([np.nan, 0.0]))
+    ),
+    "servo.velocity is [ 0. nan], expected finite": lambda: contact_stepped(
+        servo=contact.Servo(GAINS, Q, np.array([0.0, np.nan]))
+    ),
+    "servo.error is [inf  0.], expected finite": lambda: contact_stepped(
+        servo=contact.Servo(GAINS, None, error=np.array([np.inf, 0.0]))
+    ),
+    "servo.tendons.length is [nan], expected finite": lambda: tendon_servo_step(
+        length=np.full(1, np.nan)
+    ),
+    "servo.tendons.rate is [inf], expected finite": lambda: tendon_servo_step(
+        rate=np.full(1, np.inf)
+    ),
     "servo has no position and no error": lambda: servo_shooting(None),
     "servo.tendons is 'int', expected a TendonServo": lambda: servo_shooting(Q, tendons=3),
     "servo.position has the zero quaternion": lambda: optimal_control.contact_shooting(
@@ -437,7 +465,7 @@ REFUSED = {
     ),
     "height is 3, expected a function of xy": lambda: contact.Height(3),
     "force is 3, expected a function of q and v": lambda: contact.servo_of_forces(3, ARM, Q, Q),
-    "pairs is 5, expected DistancePairs": lambda: contact.Scene.from_model(ARM, pairs=5),
+    "pairs is 'int', expected DistancePairs": lambda: contact.Scene.from_model(ARM, pairs=5),
     "algorithm is 'str', expected a Shac, an Apg": lambda: learning.Training("ppo", CART_POLE),
     "env is 'str', expected an Env": lambda: learning.Training(learning.Ppo(), "cart-pole"),
     "mesh is 'int', expected a Mesh": lambda: learning.Training(learning.Ppo(), CART_POLE, mesh=5),
@@ -751,6 +779,9 @@ REFUSED = {
     "with the joints Revolute, Revolute, expected Prismatic, Revolute": lambda: reset_with(
         model=ARM
     ),
+    "with the joints Revolute, Revolute, expected Prismatic, Prismatic": lambda: (
+        envs.Hopper().reset(envs.Hopper().default_params()._replace(model=ARM), KEY)
+    ),
     "state has the reward terms ['action', 'angular_velocity', 'height']": lambda: CART_POLE.step(
         CART_POLE.default_params(),
         envs.DoublePendulumSwingUp().reset(envs.DoublePendulumSwingUp().default_params(), KEY),
@@ -760,6 +791,9 @@ REFUSED = {
     "action is 'x', expected an array": lambda: stepped("x"),
     "margin is 0.0, expected above 0": lambda: envs.tolerance(1.0, 0.0, 2.0, 0.0),
     "lower is 2.0 and upper is 1.0": lambda: envs.tolerance(1.0, 2.0, 1.0, 1.0),
+    "x has shape (3,), lower (2,), upper () and margin (), expected shapes that": lambda: (
+        envs.tolerance(np.zeros(3), np.zeros(2), 1.0, 1.0)
+    ),
     "lower is nan and upper is 1.0": lambda: envs.tolerance(1.0, np.nan, 1.0, 1.0),
     "params is 'SimpleNamespace', expected parameters with": lambda: CART_POLE.reset(
         types.SimpleNamespace(model=CART_POLE.default_params().model), jax.random.key(0)
@@ -785,6 +819,11 @@ REFUSED = {
     "low is -1e+38 and high is 3e+38, expected a difference that float32": lambda: envs.Uniform(
         -1e38, 3e38
     )(KEY, jnp.zeros(2, jnp.float32)),
+    "x has shape (2,) and dtype int64, expected (2,) of floats": lambda: envs.Uniform(0.0, 1.0)(
+        KEY, jnp.arange(2)
+    ),
+    "x has shape (1,) and dtype int64, expected (1,) of floats": lambda: SCALE(KEY, jnp.arange(1)),
+    "x is None, expected an array": lambda: envs.Shift(0.0, 1.0)(KEY, None),
     "distributions is 3, expected a mapping": lambda: envs.randomise(None, 3, KEY, 2),
     "distributions has the entry 3": lambda: envs.randomise(None, {3: SCALE}, KEY, 2),
     "params.pushes is [0.5 0. ], expected": lambda: pushed([0.5, 0.0]),
@@ -820,6 +859,23 @@ REFUSED = {
     "order is 4 for ('float64', 'forward')": lambda: conformance.run(order=4),
     "X_FB.R is [[[2.": lambda: passive.FluidBoxes([TIP], [[1.0, 1.0, 1.0]], STRETCHED),
     "X_FS.R is [[2.": lambda: tendons.Wrap(BALL.shape, TIP, Pose(2 * np.eye(3), np.zeros(3))),
+    "a vector has shape (4,), expected (..., 3)": lambda: spatial.from_linear(jnp.zeros(4)),
+    "a vector has shape (2,), expected (..., 3)": lambda: spatial.from_angular(jnp.zeros(2)),
+    "a vector has shape (7,), expected (..., 6)": lambda: spatial.swap_halves(jnp.zeros(7)),
+    "a matrix has shape (7, 7), expected (..., 6, 6)": lambda: spatial.swap_blocks(
+        jnp.zeros((7, 7))
+    ),
+    "a matrix has shape (5, 5), expected (..., 4, 4)": lambda: spatial.pose_from_matrix(
+        jnp.zeros((5, 5))
+    ),
+    "a matrix has shape (4, 3), expected (..., 3, 3)": lambda: spatial.rotate(
+        jnp.zeros((4, 3)), jnp.zeros(3)
+    ),
+    "a matrix has shape (3, 4), expected (..., 3, 3)": lambda: spatial.inverse_rotate(
+        jnp.zeros((3, 4)), jnp.zeros(3)
+    ),
+    "rpy has shape (2,) and dtype float64, expected": lambda: so3.rotation_from_rpy(jnp.zeros(2)),
+    "q has shape (5,) and dtype float64, expected": lambda: so3.unit_quaternion_to_matrix(Q5),
     "w has shape (3,) and dtype int64, expected": lambda: so3.exp(jnp.arange(3)),
     "w has shape (1, 3) and dtype int64": lambda: so3.left_jacobian_inverse(jnp.ones((1, 3), int)),
     "q has shape (4,) and dtype int64": lambda: so3.quaternion_to_matrix(jnp.arange(4)),
@@ -868,6 +924,11 @@ REFUSED = {
     ),
     "multiple is 2.5, expected an integer": lambda: sharding.pad_batch(Q, 2.5),
     "mesh is None, expected a jax": lambda: sharding.shard_batch(Q, None),
+    "in_axes is False, expected 0 or None": lambda: sharding.over_devices(sum, MESH, False),
+    "in_axes is (0, 0.0), expected 0 or None": lambda: sharding.over_devices(sum, MESH, (0, 0.0)),
+    "function is 'int', expected a function of q": lambda: rbd.tangent.gradient(ARM, 3),
+    "function is 'str', expected a function of q": lambda: rbd.tangent.jacobian(ARM, "f"),
+    "function is None, expected a function of q": lambda: rbd.tangent.hessian(ARM, None),
     "mesh is 2, expected a jax": lambda: sharding.over_devices(sum, 2),
     "the batch has a 'ndarray', expected arrays of JAX": lambda: sharding.local_batch(Q),
     "gear is [inf], expected finite": lambda: actuators.AffineActuators(["a"], gear=[np.inf]),

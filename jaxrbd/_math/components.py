@@ -23,10 +23,12 @@ from ..errors import ArgumentError
 from .ranks import minus, plus, times
 
 
-def require_entries(a: Array, n: int) -> None:
-    """Raise ArgumentError if the last axis of an array has another size than n."""
-    if a.shape[-1:] != (n,):
-        raise ArgumentError(f"a vector has shape {a.shape}, expected (..., {n})")
+def require_entries(a: Array, *sizes: int) -> None:
+    """Raise ArgumentError unless the last axes of an array, one or two, have these sizes."""
+    if a.shape[-len(sizes) :] != sizes:
+        kind = "vector" if len(sizes) == 1 else "matrix"
+        expected = ", ".join(map(str, sizes))
+        raise ArgumentError(f"a {kind} has shape {a.shape}, expected (..., {expected})")
 
 
 def require_floats(x: Array, name: str, *shape: int) -> None:

@@ -34,6 +34,7 @@ from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.geometry import Mesh, MeshFile
 from ..model.joint_space import independent_force
+from ..model.names import described
 from ..model.shapes import Vector
 from ..spatial import Pose
 from .distances import pose_of, separations
@@ -351,4 +352,4 @@ def checked_pairs(pairs: DistancePairs) -> DistancePairs:
     """`pairs`, if they are DistancePairs; else raises ArgumentError."""
     if isinstance(pairs, DistancePairs):
         return pairs
-    raise ArgumentError(f"pairs is {pairs!r}, expected DistancePairs, see pairs_of")
+    raise ArgumentError(f"pairs is {described(pairs)}, expected DistancePairs, see pairs_of")

@@ -64,6 +64,7 @@ from .coulomb import ContactLaw, spin_moments
 from .free_motion import FreeMotion, free_motion, move
 from .inverse_inertia import inverse_inertias, joint_jacobian
 from .joint_terms import (
+    SERVO_CHECKS,
     TENDON_SERVO_CHECKS,
     ClippedLaw,
     JointImpulses,
@@ -121,7 +122,7 @@ compiled_step = arguments.compiled(
         "regularisation": arguments.POSITIVE,
         "recovery": arguments.NOT_NEGATIVE,
         "smoothing": arguments.POSITIVE,
-        "servo.position": arguments.unit_quaternions,
+        **{f"servo.{name}": check for name, check in SERVO_CHECKS.items()},
         **{f"servo.tendons.{name}": check for name, check in TENDON_SERVO_CHECKS.items()},
     },
 )

@@ -85,6 +85,9 @@ class Servo(NamedTuple):
     - `error` e (nv,): in place of a `position`. Then the step does not compute `difference`. The
       entries of joints without a servo, such as a free joint, are zero;
     - `tendons`: a `TendonServo` that acts at the same time, or None.
+
+    `contact_step` raises ArgumentError, which names the field, for an entry that is not finite.
+    With a traced entry that is not finite, the state after the step is NaN.
     """
 
     control: PD
@@ -282,8 +285,25 @@ def _force_ranges(name: str, values: np.ndarray, model: Any) -> None:
         arguments.require(values, lambda x: x[..., 0] <= x[..., 1], name, expected)
 
 
-# The checks of the values of a `TendonServo`, by field.
-TENDON_SERVO_CHECKS = {"stiffness": _gains, "damping": _gains, "force_range": _force_ranges}
+def _finite(name: str, values: np.ndarray, model: Any) -> None:
+    if values.dtype.kind == "f":
+        arguments.require_finite(name, values)
+
+
+def _positions(name: str, values: np.ndarray, model: Any) -> None:
+    _finite(name, values, model)
+    arguments.unit_quaternions(name, values, model)
+
+
+# The checks of the values of a `Servo` and of a `TendonServo`, by field.
+SERVO_CHECKS = {"position": _positions, "velocity": _finite, "error": _finite}
+TENDON_SERVO_CHECKS = {
+    "stiffness": _gains,
+    "damping": _gains,
+    "force_range": _force_ranges,
+    "length": _finite,
+    "rate": _finite,
+}
 
 
 def _servo_law(model: Model, q: Array, dt: Array, servo: Servo) -> ClippedLaw:

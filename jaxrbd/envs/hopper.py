@@ -14,7 +14,7 @@ from ..actuators import PD
 from ..contact import Scene, Servo, contact_step, inverse_inertias
 from ..joints import Prismatic
 from ..model import Fixed, JointSpec, Link, Model, build_model, link_inertia, placement_matrix
-from .environment import Env, Interface, Parameter, repeat, uniform
+from .environment import Env, Interface, Parameter, repeat, require_joint_kinds, uniform
 from .motion import Motion
 
 REST = 0.5  # m, from the body to the centre of the foot at the position 0 of the leg
@@ -26,7 +26,8 @@ SUBSTEPS = 5  # steps of the physics per action
 class HopperParams(NamedTuple):
     """The parameters of `Hopper`.
 
-    - `model`: a body of 3 kg, and a leg of 0.3 kg with a foot, which slides along the vertical;
+    - `model`: a body of 3 kg, and a leg of 0.3 kg with a foot, which slides along the vertical; or
+      another robot with two prismatic joints, the body and the leg;
     - `scene`: the foot, a sphere, and the ground;
     - `control`: the `PD` control of the leg, with the limit of its force;
     - `stroke` () in m: the change of the target length of the leg for the action 1;
@@ -77,6 +78,7 @@ class Hopper(Env):
         return cast(params, model.dtype)
 
     def shapes(self, params):
+        require_joint_kinds(params.model, Prismatic, Prismatic)
         return {"stroke": ((),), "target": ((),), "start": ((4,),)}
 
     def initial(self, params, key):

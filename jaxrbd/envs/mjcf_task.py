@@ -208,6 +208,8 @@ class MjcfTask(Env):
             raise ArgumentError(
                 f"time_step is {self.time_step!r}, expected more than 0, and finite"
             )
+        if not isinstance(self.implicit, bool | np.bool_):
+            raise ArgumentError(f"implicit is {self.implicit!r}, expected True or False")
         for name in ("fails", "draw_start"):
             function = getattr(self, name)
             if function is not None and not callable(function):
@@ -513,13 +515,21 @@ def tolerance(
     All arguments have the unit of x; `margin` is more than 0, and the shapes broadcast. With the
     distance d of x from the bounds, the value is `0.1 ** ((d / margin) ** 2)`. It is a common
     reward term, as in the control suite of dm_control. Raises ArgumentError for objects that are no
-    real numbers, for a known margin that is not above 0, and for known bounds in the wrong order.
+    real numbers, for shapes that do not broadcast, for a known margin that is not above 0, and for
+    known bounds in the wrong order.
     Source: Tassa et al. (2018), DeepMind Control Suite, section on rewards.
     """
     x, below, above, width = (
         arguments.as_array(value, name)
         for name, value in (("x", x), ("lower", lower), ("upper", upper), ("margin", margin))
     )
+    try:
+        np.broadcast_shapes(x.shape, below.shape, above.shape, width.shape)
+    except ValueError:
+        raise ArgumentError(
+            f"x has shape {x.shape}, lower {below.shape}, upper {above.shape} and margin "
+            f"{width.shape}, expected shapes that broadcast"
+        ) from None
     if jnp.issubdtype(x.dtype, jnp.integer):
         x = x.astype(float)
     for name, value in (("x", x), ("lower", below), ("upper", above), ("margin", width)):

@@ -76,6 +76,7 @@ class Uniform(_Bounded):
 
     def __call__(self, key: PRNGKeyArray, x: Array) -> Array:
         """A random array of the shape and dtype of x."""
+        x = _floats(x)
         return self._draw(key, x.shape, x.dtype, x.shape)
 
 
@@ -91,6 +92,7 @@ class Scale(_Bounded):
 
     def __call__(self, key: PRNGKeyArray, x: Array) -> Array:
         """The array x, scaled."""
+        x = _floats(x)
         return x * self._draw(key, _draws_shape(x, self.per_row), x.dtype)
 
 
@@ -104,6 +106,7 @@ class Shift(_Bounded):
 
     def __call__(self, key: PRNGKeyArray, x: Array) -> Array:
         """The array x, shifted."""
+        x = _floats(x)
         return x + self._draw(key, _draws_shape(x, self.per_row), x.dtype)
 
 
@@ -297,6 +300,12 @@ def _replaced(params: Params, name: str, value: Any) -> Params:
         return tree
 
     return eqx.tree_at(where, params, value, is_leaf=lambda x: x is None)
+
+
+def _floats(x: ArrayLike) -> Array:
+    """x as an array of JAX. Raises ArgumentError for another object than an array of floats."""
+    x = arguments.as_array(x, "x")
+    return arguments.floats(x, "x", x.shape)
 
 
 def _draws_shape(x: Array, per_row: bool) -> tuple[int, ...]:

@@ -276,7 +276,7 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
     - `Material` has the friction of MuJoCo. Its other parameters have their defaults, because the
       softness of contacts (`solref`, `solimp`) has no counterpart.
 
-    Raises ArgumentError for an object of another type, and ModelError, which names the features
+    Raises ArgumentError for an argument of another type, and ModelError, which names the features
     and their elements, for features that cannot be carried over. Warns with a `ContactWarning`,
     which names the geoms, for each of these cases:
 
@@ -292,6 +292,9 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
 
 def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[str, ...]]:
     """The result of `from_mujoco`, and the texts of its warnings about contacts."""
+    for name, value in (("strict", strict), ("mimic", mimic)):
+        if not isinstance(value, bool | np.bool_):
+            raise ArgumentError(f"{name} is {value!r}, expected True or False")
     source = Source(mj_model)
     _omit_unsupported(source)
     followers = read_followers(source) if mimic else FollowerRules({}, set())
