@@ -1,4 +1,4 @@
-"""Transmissions of actuators other than joints and tendons.
+"""What actuators drive besides joints and tendons: the other classes of transmissions.
 
 A transmission has a length, and moment arms: the row (nv,) that maps the force of the actuator to
 generalized forces. All transmissions of one class are computed as one batch.
@@ -83,8 +83,8 @@ class FrameDisplacement(eqx.Module):
     With the position p and the rotation R of the frame, in the reference frame, the length is
     `direction . p + axis . log(R)`. The moment arms are as in MuJoCo: the difference of the
     Jacobians of both frames in axes of the reference, times `direction` and `axis`, without the
-    joints that move both frames. The rate is the product of the moment arms and v. The moment arms
-    differ from the derivative of the length if a joint turns the reference and does not move the
+    joints that move both frames. The rate of the actuator is the product of the moment arms and v.
+    It is not the derivative of the length if a joint turns the reference and does not move the
     frame, or if the rotation vector log(R) is not parallel to `axis`.
 
     Raises ArgumentError if both vectors are None, and for a vector that is not finite. Source:
@@ -120,14 +120,13 @@ class SliderCrank(eqx.Module):
     """A slider that moves along an axis, and drives a crank through a rod.
 
     - `crank`: the name of the frame at the end of the crank, where the rod ends;
-    - `slider`: the name of a frame; the slider moves along the z axis of this frame;
+    - `slider`: the name of the frame of the guide: the slider moves along the z axis of this frame;
     - `rod` (): the length of the rod in m, more than 0.
 
-    The length is the coordinate z of the slider in the frame `slider`, for the smaller z of the two
-    positions where the rod fits. If the rod is too short to reach the axis, the length is the z of
-    the crank in this frame. The derivatives grow without bound where the rod
-    becomes perpendicular to the axis. Source: MuJoCo, XML reference, actuator/general, attribute
-    cranksite.
+    The length is the coordinate z of the slider in this frame. Of the two positions where the rod
+    fits, it is the one with the smaller z. If the rod is too short to reach the axis, the length is
+    the z of the crank in this frame. The derivatives grow without bound where the rod becomes
+    perpendicular to the axis. Source: MuJoCo, XML reference, actuator/general, attribute cranksite.
     """
 
     crank: str = eqx.field(static=True)
@@ -181,8 +180,8 @@ Transmission = FrameForce | FrameDisplacement | SliderCrank | BallTorque
 class _LengthsAndWrenches(NamedTuple):
     """The lengths (n,) of n transmissions of one class, and the wrenches of their unit forces.
 
-    - `wrenches`: a list of arrays (n, 6), one array per link on which a transmission acts, in axes
-      of the world and about the first root; `bodies`: the bodies (n,) of each array;
+    - `wrenches`: one or two arrays (n, 6): row i of array k acts on link k of transmission i, in
+      axes of the world and about the first root; `bodies`: the bodies (n,) of each array;
     - `fixed` (n, nb): for each transmission the bodies whose joints are left out, or None.
     """
 

@@ -23,10 +23,10 @@ from ..tree import backward_pass, forward_pass
 class ArticulatedFactors(NamedTuple):
     """A factorisation of the mass matrix M, with one row per dof.
 
-    J is the spatial vector of the dof in the common frame. A row of `terms` is `[U, 1/D]`, and
-    `[U, 1/D, u]` in the result of `articulated_motion`. `U = IA J` is the force per unit of
-    acceleration of the dof, where IA is the articulated-body inertia that the dof moves. D is
-    `J . U` plus the armature. U and 1/D are in one array, so that one step of a pass compiles to
+    J is the spatial vector of the dof in the common frame. A row of `terms` is `[U, 1/D]`, or
+    `[U, 1/D, u]` if `articulate` was called with forces; it defines u. `U = IA J` is the force per
+    unit of acceleration of the dof, where IA is the articulated-body inertia that the dof moves. D
+    is `J . U` plus the armature. U and 1/D are in one array, so that one step of a pass compiles to
     eight kernels. On a CPU, XLA runs up to eight kernels without its scheduler. With more kernels,
     the scheduler would take a fifth of the time of a single call.
     """
@@ -128,6 +128,7 @@ def articulated_solve(
         return A + dof.J * a, a
 
     parents = model.topology.dof_parent
+    # The last row is that of the world. For a robot without dofs, zeros[0] is this row.
     zeros = jnp.zeros((model.nv + 1, 6), model.dtype)
     _, u = backward_pass(parents, subtract_bias, zeros, (factors, b))
     return forward_pass(parents, accelerate, zeros[0], (factors, u))[1]

@@ -84,13 +84,14 @@ def regressor_bounds(
 ) -> Float[Array, "nv parameters"]:
     """Bounds on the sizes of the entries of `joint_torque_regressor`, (nv, 10 nb).
 
-    A bound has the unit of its entry. Each entry is a sum of terms. The terms, their sum and the
-    placements of the model are rounded, so an entry much smaller than its bound has few correct
-    digits. The bound is `|v| |f| + |w| |n| + |w| |f| (|p| + |p0|)`. For an entry of the regressor,
-    [f; n] is the force on a body with origin p, and [v; w] is the motion of a dof whose body has
-    its origin at p0. The entry is the power `f . (v + w x (p - p0)) + n . w`. The bound is the
-    largest value of this power over all directions of f, n, v, w, p and p0, at their given lengths.
-    The positions p and p0 are relative to the root body of the tree.
+    A bound has the unit of its entry. Each entry is a sum of rounded terms, of placements that are
+    rounded too. So an entry much smaller than its bound has few correct digits. An entry for a dof
+    of the tree is the power `f . (v_J + w_J x (p - p0)) + n . w_J`: [f; n] is the force on the body
+    with origin p for a unit of the parameter, and [v_J; w_J] is the motion column of the dof, whose
+    body has the origin p0. The bound is the largest value of this power over all directions of the
+    six vectors, at their given lengths: `|v_J| |f| + |w_J| |n| + |w_J| |f| (|p| + |p0|)`. Positions
+    are relative to the root body of the tree. `|G^T|` maps the bounds for the dofs of the tree to
+    bounds for the entries of v.
     """
     topology = model.topology
     kinematics = forward_kinematics.unchecked(model, q)
@@ -106,8 +107,8 @@ def regressor_bounds(
     rows = jnp.where(np.repeat(topology.supports[bodies], 10, axis=1), rows, 0)
     if model.velocity_map_is_identity:
         return rows
-    G = independent_force(model, q, jnp.eye(len(S), dtype=model.dtype))
-    return matmul(jnp.abs(G), rows)
+    G_transposed = independent_force(model, q, jnp.eye(len(S), dtype=model.dtype))
+    return matmul(jnp.abs(G_transposed), rows)
 
 
 @arguments.compiled(arrays=("q", "v"))

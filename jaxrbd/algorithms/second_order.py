@@ -1,16 +1,18 @@
 """Second derivatives of weighted inverse and forward dynamics, as masked matrix products.
 
 Let W be the spatial velocities of the bodies for the joint velocity `weights`. Then the weighted
-torque `weights . tau` is the sum of `W . F` over the bodies, where F is the force on a body. A
-small displacement of dof l moves the subtree of dof l rigidly along the dof column J_l. In a frame
+torque `weights . tau` is the sum of `W . F` over the bodies, where F is the inertial force of a
+body minus the external force on it. (Armature and dissipation have no second derivatives.) A small
+displacement of dof l moves the subtree of dof l rigidly along the dof column J_l. In a frame
 that moves with the subtree, the velocities and accelerations of its bodies change as if the world
 had an additional velocity psi_dot_l and an additional acceleration psi_ddot_l (defined in
 common_frame.py; see rnea_derivatives.py). In the same way, the velocities W change by omega_l. The
 formula of omega_l is the formula of psi_dot_l, with W in place of the body velocities V. For a dof
 j in the subtree, the first derivative of the weighted torque with respect to `q_j`, `v_j` or `a_j`
-changes by a linear function of these three changes. So each second derivative [l, j] is a sum of
-three products of a column of the upper dof l with a column of the lower dof j. The upper dof is
-nearer to the root. The second derivatives cost about as much as the first derivatives.
+changes by a linear function of these three changes. A change of v_l or a_l causes only changes of
+velocity and acceleration. So each second derivative [l, j] is a sum of at most three products of a
+column of the upper dof l with a column of the lower dof j. The upper dof is nearer to the root, or
+a dof of the same joint. The second derivatives cost about as much as the first derivatives.
 """
 
 from __future__ import annotations
@@ -121,28 +123,29 @@ def rnea_second_order(
     moments, Q = subtree_sums(model, velocity_moments(inertia, W), Q_bodies)
     P, Q = momentum_from_moments(moments), from_angular(Q)
 
-    # Columns of the lower dof. In a derivative with respect to q of the lower dof, by_acceleration
-    # and by_velocity multiply the changes of acceleration and velocity that the upper dof causes.
-    # In a derivative with respect to v of the lower dof, by_rate multiplies the change of velocity.
+    # Columns of the lower dof. In a derivative with respect to q of the lower dof,
+    # q_by_acceleration and q_by_velocity multiply the changes of acceleration and velocity that the
+    # upper dof causes. In a derivative with respect to v of the lower dof, v_by_velocity multiplies
+    # the change of velocity.
     J, psi_dot = velocity.J, velocity.psi_dot
-    by_acceleration = apply_inertia(composite.inertia, omega) + cross_force(J, P)
-    by_velocity = (
+    q_by_acceleration = apply_inertia(composite.inertia, omega) + cross_force(J, P)
+    q_by_velocity = (
         2 * from_angular(apply_velocity_moments_transpose(composite.moments, omega))
         + 2 * cross_force(psi_dot, P)
         + cross_force(J, Q)
         - 2 * apply_velocity_moments(moments, psi_dot)
     )
-    by_rate = 2 * cross_force(J, P) - 2 * apply_velocity_moments(moments, J)
+    v_by_velocity = 2 * cross_force(J, P) - 2 * apply_velocity_moments(moments, J)
 
     def product(upper: list[Array], lower: list[Array]) -> Array:
         return row_products(jnp.concatenate(upper, axis=1), jnp.concatenate(lower, axis=1))
 
-    dq_dq = product([omega, psi_ddot, psi_dot], [dF_dq, by_acceleration, by_velocity])
-    dv_dv = product([J], [by_rate])
-    q_above_v = product([omega, psi_dot], [dF_dv, by_rate])
-    v_above_q = product([velocity.J_dot + psi_dot, J], [by_acceleration, by_velocity])
+    dq_dq = product([omega, psi_ddot, psi_dot], [dF_dq, q_by_acceleration, q_by_velocity])
+    dv_dv = product([J], [v_by_velocity])
+    q_above_v = product([omega, psi_dot], [dF_dv, v_by_velocity])
+    v_above_q = product([velocity.J_dot + psi_dot, J], [q_by_acceleration, q_by_velocity])
     q_above_a = product([omega], [dF_da])
-    a_above_q = product([J], [by_acceleration])
+    a_above_q = product([J], [q_by_acceleration])
     supports, in_subtree = dof_supports(model), dof_strictly_supports(model).T
     tree = RneaSecondOrder(
         dq_dq=symmetric_in_dofs(model, dq_dq),

@@ -28,8 +28,8 @@ def add_parser(commands) -> None:
     command.add_argument(
         "--overlaps",
         action="store_true",
-        help="warn about links whose collision shapes overlap in the neutral configuration, in the "
-        "states of --srdf and in the keyframes of an MJCF file",
+        help="warn about links whose collision shapes overlap in the neutral configuration and in "
+        "the states of --srdf; for an MJCF file, in its initial configuration and its keyframes",
     )
     command.add_argument(
         "--srdf", metavar="FILE", help="an SRDF file with states and disabled pairs of links"

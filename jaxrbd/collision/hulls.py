@@ -46,19 +46,20 @@ def nearer_points(
     )
     if not isinstance(pair.a, _CURVED) and not isinstance(pair.b, _CURVED):
         return u_corners, found, inexact
-    # For the point in place of the curved core, a corner can be nearer only by rounding errors, and
-    # for the curved core itself much nearer. So each call tries a triangle with this corner.
+    # If the corner search kept the corners, then `farthest` is nearer to the point in place of the
+    # curved core by rounding errors at most. For the curved core itself it can be much nearer. So
+    # it replaces the first of the three corners on trial.
     trial = again & jnp.all(found == corners)
     tried = jnp.where(trial, jnp.concatenate([corners[1:], farthest[None]]), found)
     local = with_triangles(pair, tried)
     near, curved_inexact = nearest_point(local, local.b.nearest(u)[0], iterations)
-    v = near - local.nearest_in_a(near)[0]
-    old = u - with_triangles(pair, corners).nearest_in_a(u)[0]
-    length, old_length = jnp.sqrt(jnp.dot(v, v)), jnp.sqrt(jnp.dot(old, old))
+    gap = near - local.nearest_in_a(near)[0]
+    old_gap = u - with_triangles(pair, corners).nearest_in_a(u)[0]
+    length, old_length = jnp.sqrt(jnp.dot(gap, gap)), jnp.sqrt(jnp.dot(old_gap, old_gap))
     keeps = trial & (old_length <= length)
-    v, length = jnp.where(keeps, old, v), jnp.where(keeps, old_length, length)
-    # The corners are right if no corner is nearer along v.
-    width = pair.width(v / jnp.where(length > 0, length, 1))
+    gap, length = jnp.where(keeps, old_gap, gap), jnp.where(keeps, old_length, length)
+    # The corners are right if no corner is nearer along the gap.
+    width = pair.width(gap / jnp.where(length > 0, length, 1))
     eps, size = jnp.finfo(u.dtype).eps, pair.a.extent() + pair.b.extent()
     wrong = width < length - 16 * eps * (size + length)
     # The next call tries another triangle.
@@ -80,8 +81,8 @@ def first_corners(pair: CorePair) -> Array:
         return jnp.zeros((3, 2), jnp.int32)
     center = jnp.zeros_like(pair.p)
     pair = _with_point(pair, center)
-    toward = jnp.where(jnp.dot(pair.p, pair.p) > 0, pair.p, jnp.ones_like(pair.p))
-    return jnp.tile(_farthest_corners(pair, -toward), (3, 1))
+    n = jnp.where(jnp.dot(pair.p, pair.p) > 0, -pair.p, -jnp.ones_like(pair.p))
+    return jnp.tile(_farthest_corners(pair, n), (3, 1))
 
 
 def _with_point(pair: CorePair, u: Array) -> CorePair:
@@ -113,7 +114,7 @@ def _nearer_corners(
 
     The results are three corners (3, 2), the point (3,) of b in their triangles that is nearest to
     a, the last corner (2,) that was compared with them, and whether more iterations may find nearer
-    ones.
+    ones. A corner is a pair here: the index of a corner of a, and that of a corner of b.
     """
     eps = jnp.finfo(pair.p.dtype).eps
     size = pair.a.extent() + pair.b.extent()

@@ -19,7 +19,7 @@ MAX_VERTICES = 256
 _FLAT = 1e-9
 # The number of points whose distances from all triangles of a hull are computed at a time.
 _CHUNK = 2048
-# The largest number of heights of points over planes that are computed at once.
+# The largest number of products of vertices and normals that `_hull` computes at once.
 _PRODUCTS = 4_000_000
 
 
@@ -71,6 +71,7 @@ def simplified_hull(points: ArrayLike, most_vertices: int) -> tuple[np.ndarray, 
         heights = _heights(hull, points)
     corners = hull.points[hull.simplices]
     chunks = range(0, len(points), _CHUNK)
+    # A point inside the hull is replaced by a vertex of the hull, whose distance is 0.
     outside = np.where(heights[:, None] > 0, points, hull.points[0])
     errors = [_distances(outside[i : i + _CHUNK], corners) for i in chunks]
     return np.array(hull.points), float(max(map(np.max, errors)))
@@ -96,7 +97,12 @@ def hull_triangles(vertices: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _hull(points: np.ndarray, name: str) -> Any:
-    """The hull by Qhull; raises ArgumentError for points that are not finite or in one plane."""
+    """The hull by Qhull, of the points after a translation and a scaling to the size 1.
+
+    The vertex indices, the triangles and the normals are also those of the given points;
+    `hull.points` and the offsets in `hull.equations` are not. Raises ArgumentError for points that
+    are not finite or in one plane.
+    """
     from scipy.spatial import ConvexHull, QhullError
 
     if not np.all(np.isfinite(points)):
@@ -145,7 +151,7 @@ def _distances(points: np.ndarray, corners: np.ndarray) -> np.ndarray:
     to_edges = np.linalg.norm(to_corners + part[..., None] * edges, axis=-1)
     normals = np.cross(edges[:, 0], edges[:, 1])
     normals /= np.linalg.norm(normals, axis=1, keepdims=True)
-    beside = np.sum(np.cross(to_corners, edges) * normals[:, None], axis=-1)
+    inside_edges = np.sum(np.cross(to_corners, edges) * normals[:, None], axis=-1)
     above = np.abs(np.sum(to_corners[:, :, 0] * normals, axis=-1))
-    over_face = np.where(np.all(beside >= 0, axis=-1), above, np.inf)
+    over_face = np.where(np.all(inside_edges >= 0, axis=-1), above, np.inf)
     return np.min(np.minimum(np.min(to_edges, axis=-1), over_face), axis=-1)

@@ -53,9 +53,10 @@ class _Pair(NamedTuple):
 def segment_box_separation(
     a: tuple[BoxCore, Array], X_WA: Pose, b: tuple[BoxCore, Array], X_WB: Pose
 ) -> Separation:
-    """The `Separation` of a segment a and a box b with roundings.
+    """The `Separation` of a segment a and a box b, each given by its core and its rounding.
 
-    The segment is a box along its z axis. It may be a point, and the sizes of the box may be 0.
+    The core of a is a `BoxCore` with zero sizes along x and y. It may be a point, and the sizes of
+    the box may be 0.
     """
     (segment, radius_a), (box, radius_b) = a, b
     p, d = matmul(X_WA.p - X_WB.p, X_WB.R), matmul(X_WA.R[:, 2], X_WB.R)
@@ -77,8 +78,9 @@ def segment_box_separation(
 def _width(pair: _Pair, n: Array, t: Array, x: Array) -> Array:
     """The width along n of the gap between the point t of the segment and the box.
 
-    The point of the box is the one nearest to x. It lies on the faces of the box that x is outside
-    of, and moves with them.
+    `x` (3,): this point, after a segment that overlaps the box was moved apart from it. The point
+    of the box is the one nearest to x. It lies on the faces of the box that x is outside of, and
+    moves with them.
     """
     point = pair.p + with_end(t, pair.half) * pair.d
     side = jnp.where(jnp.abs(x) > pair.sizes, jnp.sign(x), 0)
@@ -98,7 +100,8 @@ def _widest_direction(pair: _Pair) -> Array:
     across = -_SIDES.astype(p.dtype) * (d[i] * p[j] - d[j] * p[i])[None] - reach[None]
     across = jnp.where(crosses[None], across / jnp.where(crosses, length, 1)[None], -jnp.inf)
     best = jnp.argmax(jnp.concatenate([faces, across]).ravel())
-    # Computed from the index, the axis is the same in all kernels, because XLA stores the index.
+    # XLA may compute the separations again in each kernel, with other rounding errors, but it
+    # stores the index. So the axis is computed from the index: then all kernels use the same one.
     axis = (jnp.arange(3) == best % 3).astype(p.dtype)
     side = (2 * ((best // 3) % 2) - 1).astype(p.dtype)
     return side * jnp.where(best < 6, axis, unit(jnp.cross(axis, d), axis))
@@ -126,8 +129,9 @@ def _nearest_on_segment(pair: _Pair) -> Array:
 
     slope, tolerance = slopes(knots)
     falls, rises = slope < -tolerance, slope > tolerance
-    # Two intervals that contain the nearest points: from the last t where the distance falls to the
-    # next t, and from the first t where it rises back to the t before.
+    # The first nearest point is between the last knot where the distance falls and the next knot,
+    # the last one between the first knot where it rises and the knot before. All points of the
+    # segment between these two points are nearest.
     ends = jnp.stack(
         [
             jnp.max(jnp.where(falls, knots, -half)),
@@ -138,8 +142,8 @@ def _nearest_on_segment(pair: _Pair) -> Array:
     )
     slope, _ = slopes(ends)
     start, end = ends.reshape(2, 2)
-    # Rounding errors can change the sign of a small slope.
-    rising = jnp.maximum(slope.reshape(2, 2) * np.array([[-1, 1], [1, -1]], slope.dtype), 0)
-    both = rising[0] + rising[1]
-    fraction = jnp.where(both > 0, rising[0] / jnp.where(both > 0, both, 1), 1)
+    # The slopes in the directions out of the intervals are not negative, but for rounding errors.
+    outward = jnp.maximum(slope.reshape(2, 2) * np.array([[-1, 1], [1, -1]], slope.dtype), 0)
+    both = outward[0] + outward[1]
+    fraction = jnp.where(both > 0, outward[0] / jnp.where(both > 0, both, 1), 1)
     return jnp.mean(start + fraction * (end - start))
