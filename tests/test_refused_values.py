@@ -465,7 +465,7 @@ REFUSED = {
     ),
     "height is 3, expected a function of xy": lambda: contact.Height(3),
     "force is 3, expected a function of q and v": lambda: contact.servo_of_forces(3, ARM, Q, Q),
-    "pairs is 'int', expected DistancePairs": lambda: contact.Scene.from_model(ARM, pairs=5),
+    "pairs is 5, expected DistancePairs": lambda: contact.Scene.from_model(ARM, pairs=5),
     "algorithm is 'str', expected a Shac, an Apg": lambda: learning.Training("ppo", CART_POLE),
     "env is 'str', expected an Env": lambda: learning.Training(learning.Ppo(), "cart-pole"),
     "mesh is 'int', expected a Mesh": lambda: learning.Training(learning.Ppo(), CART_POLE, mesh=5),

@@ -352,4 +352,5 @@ def checked_pairs(pairs: DistancePairs) -> DistancePairs:
     """`pairs`, if they are DistancePairs; else raises ArgumentError."""
     if isinstance(pairs, DistancePairs):
         return pairs
-    raise ArgumentError(f"pairs is {described(pairs)}, expected DistancePairs, see pairs_of")
+    given = described(pairs) if isinstance(pairs, Array) else repr(pairs)
+    raise ArgumentError(f"pairs is {given}, expected DistancePairs, see pairs_of")
