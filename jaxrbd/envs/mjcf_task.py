@@ -208,8 +208,7 @@ class MjcfTask(Env):
             raise ArgumentError(
                 f"time_step is {self.time_step!r}, expected more than 0, and finite"
             )
-        if not isinstance(self.implicit, bool | np.bool_):
-            raise ArgumentError(f"implicit is {self.implicit!r}, expected True or False")
+        arguments.require_flag(self.implicit, "implicit")
         for name in ("fails", "draw_start"):
             function = getattr(self, name)
             if function is not None and not callable(function):

@@ -37,8 +37,7 @@ class _Bounded(eqx.Module):
         values = [arguments.known(x) for x in (self.low, self.high)]
         if values[0] is not None and values[1] is not None and not np.all(values[0] <= values[1]):
             raise ArgumentError(f"low is {self.low} and high is {self.high}, expected low <= high")
-        if not isinstance(per_row := getattr(self, "per_row", False), bool | np.bool_):
-            raise ArgumentError(f"per_row is {per_row!r}, expected True or False")
+        arguments.require_flag(getattr(self, "per_row", False), "per_row")
 
     def _draw(
         self, key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any, widest: tuple[int, ...] = ()

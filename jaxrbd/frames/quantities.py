@@ -344,8 +344,7 @@ class SpatialInertia(_Additive):
         expected = f'a point expressed in "{label(frame)}"'
         require(center_of_mass.frame == frame, "from_mass", expected, center_of_mass)
         com = center_of_mass.array
-        if (known := arguments.known(mass)) is not None:
-            arguments.FINITE_NOT_NEGATIVE("mass", known)
+        arguments.FINITE_NOT_NEGATIVE.check_known("mass", mass)
         mass = _converter("mass", "")(real_array(mass, "mass", com.dtype))
         moment = _converter("moment", "3 3")(real_array(moment, "moment", com.dtype))
         return cls(spatial.inertia_from_com(mass, com, moment), frame=frame)

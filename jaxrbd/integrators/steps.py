@@ -192,9 +192,8 @@ def _checked(model: Model, q, v, dt, z) -> tuple[Array, Array, Array, PyTree]:
 
 def time_step(model: Model, dt: ArrayLike) -> Array:
     """dt as an array () of the model's dtype. Raises ArgumentError if it is known, not finite."""
-    checked, values = arguments.number(model, dt, "dt"), arguments.known(dt)
-    if values is not None:
-        arguments.require(values, np.isfinite, "dt", "finite")
+    checked = arguments.number(model, dt, "dt")
+    arguments.FINITE.check_known("dt", dt)
     return checked
 
 

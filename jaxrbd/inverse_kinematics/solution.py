@@ -133,8 +133,7 @@ def inverse_kinematics(
     tasks = checked_tasks(model, tasks)
     dofs = locked_dofs(model, locked)
     arguments.require_counts(max_iterations=max_iterations)
-    if not isinstance(restart, bool | np.bool_):
-        raise ArgumentError(f"restart is {restart!r}, expected True or False")
+    arguments.require_flag(restart, "restart")
     check_limits(model)
     q0 = arguments.configuration(model, q0, "q0")
     _check_start(model, q0)

@@ -40,6 +40,7 @@ from .parameters import (
     real_array as real_array,
     require as require,
     require_direction as require_direction,
+    require_flag as require_flag,
     require_type as require_type,
     sequence as sequence,
     text as text,
@@ -236,6 +237,12 @@ class Requirement(NamedTuple):
         if values.shape == () and values.dtype.kind in "fiu" and not self.holds(values):
             raise ArgumentError(f"{name} is {values}, expected {self.expected}")
 
+    def check_known(self, name: str, x: Any) -> None:
+        """Raise ArgumentError as a call does, if `known` can read the value of x."""
+        values = known(x)
+        if values is not None:
+            self(name, values)
+
     def or_nan(self, x: Array) -> Array:
         """`x` with NaN in place of each value that does not satisfy the condition.
 
@@ -245,6 +252,7 @@ class Requirement(NamedTuple):
 
 
 POSITIVE = Requirement("a finite number above 0", lambda x: (x > 0) & (x < np.inf))
+FINITE = Requirement("finite", np.isfinite)
 NOT_NEGATIVE = Requirement("0 or more", lambda x: x >= 0)
 FINITE_NOT_NEGATIVE = Requirement("finite, 0 or more", lambda x: (x >= 0) & (x < np.inf))
 FRACTION = Requirement("a number from 0 to 1", lambda x: (x >= 0) & (x <= 1))

@@ -23,7 +23,7 @@ from ..topology import Topology
 from .coupling import Coupling
 from .geometry import LinkGeometry
 from .names import JointPlace, body_index, frame_index, joint_place
-from .parameters import is_symmetric, parameter, require
+from .parameters import is_symmetric, parameter, require, require_flag
 
 # The joint that `load_urdf` adds between the world and the root link.
 ROOT_JOINT = "root_joint"
@@ -206,8 +206,7 @@ class Model(eqx.Module):
         readers of files return models without damping and friction in the dynamics. Raises
         ArgumentError if `on` is not True or False.
         """
-        if not isinstance(on, bool | np.bool_):
-            raise ArgumentError(f"on is {on!r}, expected True or False")
+        require_flag(on, "on")
         return dataclasses.replace(self, dissipative=bool(on))
 
     def joint(self, name: str) -> JointPlace:

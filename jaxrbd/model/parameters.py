@@ -165,6 +165,12 @@ def require_type(x: Any, name: str, kind: type) -> None:
         raise ArgumentError(f"{name} is {described(x)}, expected {article} {kind.__name__}")
 
 
+def require_flag(x: Any, name: str) -> None:
+    """Raise ArgumentError, which names the argument, unless x is True or False."""
+    if not isinstance(x, bool | np.bool_):
+        raise ArgumentError(f"{name} is {x!r}, expected True or False")
+
+
 def names(x: Sequence[str] | None, what: str) -> tuple[str, ...]:
     """A sequence of names as a tuple. Raises ArgumentError for None and other objects.
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float, Int, PyTree
@@ -161,8 +160,7 @@ def solve(
     have no meaning where the solution is no strict local minimum. The derivatives of the other
     fields, such as the gains, and the derivatives by the guess are zero.
     """
-    if not isinstance(fixed_iterations, bool | np.bool_):
-        raise ArgumentError(f"fixed_iterations is {fixed_iterations!r}, expected True or False")
+    arguments.require_flag(fixed_iterations, "fixed_iterations")
     if choice(rollout, "rollout", ROLLOUTS) == "automatic" and fixed_iterations:
         rollout = "linear"
     settings = Settings(

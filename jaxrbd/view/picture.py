@@ -99,8 +99,7 @@ def shot(
     for name, size in (("width", width), ("height", height), ("smooth", smooth)):
         if not arguments.is_integer(size) or size < 1:
             raise ArgumentError(f"{name} is {size!r}, expected a whole number of at least 1")
-    if not isinstance(ground, bool | np.bool_):
-        raise ArgumentError(f"ground is {ground!r}, expected True or False")
+    arguments.require_flag(ground, "ground")
     direction = _vector(camera, "camera")
     if not np.any(direction):
         raise ArgumentError("camera is zero, expected a direction")

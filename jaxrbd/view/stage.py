@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import ArgumentError, installation
 from ..model import Model
-from ..model.arguments import names
+from ..model.arguments import names, require_flag
 from .drawing import LAYERS, Drawing
 from .motion import RELATIVE_AXIS_LENGTH, Motion, bounds, center_of_mass
 
@@ -67,8 +67,7 @@ def robot_offsets(
     configuration, with the layers that are drawn. Raises ArgumentError if `side_by_side` is not
     True or False.
     """
-    if not isinstance(side_by_side, bool | np.bool_):
-        raise ArgumentError(f"side_by_side is {side_by_side!r}, expected True or False")
+    require_flag(side_by_side, "side_by_side")
     count = len(motion.p)
     if not side_by_side:
         return np.zeros((count, 3))

@@ -90,8 +90,7 @@ class MujocoBodies(eqx.Module):
         dt that is not positive. For a traced dt that is not positive, the result is NaN.
         """
         require_step_of(scene, step)
-        if (duration := arguments.known(dt)) is not None:
-            arguments.POSITIVE("dt", duration)
+        arguments.POSITIVE.check_known("dt", dt)
         scene = scene_for(model, scene)
         dt = arguments.POSITIVE.or_nan(arguments.number(model, dt, "dt"))
         kinematics = forward_kinematics(model, q)

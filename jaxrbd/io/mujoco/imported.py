@@ -293,8 +293,7 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
 def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[str, ...]]:
     """The result of `from_mujoco`, and the texts of its warnings about contacts."""
     for name, value in (("strict", strict), ("mimic", mimic)):
-        if not isinstance(value, bool | np.bool_):
-            raise ArgumentError(f"{name} is {value!r}, expected True or False")
+        arguments.require_flag(value, name)
     source = Source(mj_model)
     _omit_unsupported(source)
     followers = read_followers(source) if mimic else FollowerRules({}, set())
