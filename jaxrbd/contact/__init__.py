@@ -5,7 +5,8 @@ heights, and `shape_pairs.py` pairs of shapes. There are two models of contact:
 
 - `compliant.py`: a contact force `f_ext` for any integrator. It is smooth enough for gradients at
   touch-down and at rest;
-- `convex.py`: a time step on rigid ground, which solves one convex problem. `actuator_servo.py`
+- `convex.py`: a time step with rigid contact, or with the soft contact of `softness.py`, which
+  solves one convex problem. `actuator_servo.py`
   makes its servo from affine actuators, such as the actuators of MJCF files, or from any joint
   forces.
 """
@@ -29,6 +30,7 @@ from .scene import (
     contact_points,
 )
 from .shape_pairs import CollisionPairs, collision_pairs
+from .softness import Softness
 
 __all__ = [
     # the scene
@@ -38,6 +40,7 @@ __all__ = [
     "Material",
     "Plane",
     "Scene",
+    "Softness",
     "Terrain",
     "ContactPoints",
     "contact_points",

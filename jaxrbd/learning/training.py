@@ -17,7 +17,7 @@ from jax.sharding import Mesh
 from jaxtyping import Float
 
 from ..envs import AutoReset, Env, State, auto_reset, vectorize
-from ..envs.environment import Observation, name_and_settings, plain_setting
+from ..envs.environment import Observation, default_settings, name_and_settings, plain_setting
 from ..errors import ArgumentError, SavedFileError, TrainingError
 from ..io._sealed import file_path
 from ..model import arguments
@@ -319,7 +319,10 @@ class Training:
         found = found if isinstance(found, dict) else {}
         if found.get("name") != wanted["name"]:
             yield "environment", found.get("name"), wanted["name"]
-        yield from _different_settings("environment ", found.get("settings"), wanted["settings"])
+        stated = found.get("settings")
+        if isinstance(stated, dict):
+            stated = {**default_settings(without_resets(self.env)), **stated}
+        yield from _different_settings("environment ", stated, wanted["settings"])
 
     def _about(self) -> dict[str, Any]:
         """The description of the training in a checkpoint, without its records."""
