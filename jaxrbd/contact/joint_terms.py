@@ -221,20 +221,19 @@ def joint_law(
     empty = ClippedLaw(*(jnp.zeros((0, *conductance.shape), model.dtype),) * 4)
     sign, gap, limited = _limit_gaps(model, q)
     if softness is None:
-        limits = conductance, sign * gap / jnp.where(gap <= 0, dt + recovery, dt)
+        limit_conductance = conductance
+        target = sign * gap / jnp.where(gap <= 0, dt + recovery, dt)
     else:
         lower, upper = (softness.response(x, dt, "limit_softness") for x in gap)
         response = jax.tree.map(lambda *x: jnp.stack(x), lower, upper)
         limited = limited & (gap < 0)
-        limits = (
-            conductance_of(response.resistance, inverse_inertia),
-            response.kept * u - sign * response.push,
-        )
+        limit_conductance = conductance_of(response.resistance, inverse_inertia)
+        target = response.kept * u - sign * response.push
     zero, bound = jnp.zeros_like(gap), jnp.full_like(gap, jnp.inf)
     return JointLaw(
         ClippedLaw(
-            jnp.where(limited, limits[0], 0),
-            limits[1],
+            jnp.where(limited, limit_conductance, 0),
+            target,
             jnp.where(sign < 0, zero, -bound),
             jnp.where(sign < 0, bound, zero),
         ),
