@@ -32,7 +32,7 @@ from jaxtyping import Float
 
 from ..errors import ArgumentError
 from ..model import arguments
-from .scene import Terrain
+from .grounds import Terrain
 
 # The surface at a point depends on a window of NODES x NODES nodes.
 NODES = 4
