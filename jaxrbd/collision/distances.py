@@ -47,7 +47,7 @@ _OF_SEGMENTS, _WITH_BOX, _WITH_CYLINDER = 1, 2, 3
 def distance(a: Shape, X_WA: Pose, b: Shape, X_WB: Pose) -> Separation:
     """The signed distance of two shapes, the points where they are nearest, and the normal.
 
-    - `a`, `b`: shapes; at most one is a `HalfSpace`;
+    - `a`, `b`: shapes; at most one is a `HalfSpace` or a `HeightGrid`;
     - `X_WA`, `X_WB`: the poses of the frames of the shapes in the world, of one dtype. For batches
       use `jax.vmap`.
 
@@ -55,12 +55,20 @@ def distance(a: Shape, X_WA: Pose, b: Shape, X_WB: Pose) -> Separation:
     minus the length of the shortest translation after which they only touch. If one of them is a
     cylinder, an ellipsoid or a mesh, the result can be a local minimum of this length.
 
+    A `HeightGrid` is the ground below flat triangles through its nodes. The diagonal of each cell
+    goes from node [i, j] to node [i + 1, j + 1]. Outside of the grid, the ground continues with the
+    height of the nearest point of the border. If the core of a shape, which is the shape without
+    its rounding, overlaps this ground, the distance is minus the height by which the core must be
+    raised along the z axis of the grid, minus the rounding. Then the normal is that of the ground
+    where the raised core leaves it. In all derivatives, this normal and the places of the points on
+    both shapes are constant: the first derivative of the distance is exact, the second is not.
+
     Derivatives with respect to poses and sizes are exact in both modes, up to the second of the
     distance and the first of the points and of the normal. Where the points are not unique, as for
     parallel faces, the derivative of the distance is one of its subgradients.
 
-    Raises ArgumentError for objects of other types, for two half-spaces, for poses of two dtypes,
-    and for a batch of shapes.
+    Raises ArgumentError for objects of other types, for two half-spaces or grids, for poses of two
+    dtypes, and for a batch of shapes.
     """
     shapes = checked_shape(a, "a"), checked_shape(b, "b")
     if all(isinstance(shape, Unbounded) for shape in shapes):

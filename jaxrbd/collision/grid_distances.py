@@ -297,7 +297,7 @@ def _corners(surface: _Surface, placed: _Placed, ring: _Ring, place: Array) -> A
 
 def _height_below(surface: _Surface, x: Array, y: Array) -> Array:
     """The height () of the surface at the coordinates x and y in the grid."""
-    last = np.array(surface.shape) - 1
+    last = np.array(surface.shape, np.int32) - 1
     place = (jnp.stack([x, y]) - surface.origin) / surface.spacing
     place = jnp.clip(place, 0, last.astype(place.dtype))
     cell = jnp.clip(jnp.floor(place).astype(jnp.int32), 0, last - 1)
@@ -346,7 +346,9 @@ def _step(
     ended = opens & ~is_better(search.blocks[next_block])
     block = jnp.where(opens, next_block, search.block)
     nodes = _block_nodes(surface, placed, ring, block)
-    blocks = jnp.where(opens & (np.arange(len(search.blocks)) == block), jnp.inf, search.blocks)
+    blocks = jnp.where(
+        opens & (jnp.arange(len(search.blocks), dtype=jnp.int32) == block), jnp.inf, search.blocks
+    )
     bounds = jnp.maximum(
         _triangle_bounds(placed, nodes, vertical),
         _bounds_along(placed, search.best.n, _farthest(nodes, -search.best.n), vertical),
@@ -357,7 +359,7 @@ def _step(
     begins = ~search.busy & ~ended & is_better(triangles[triangle])
     place = jnp.stack([*_cell_of(surface, block, triangle // 2), triangle % 2])
     place = jnp.where(begins, place, search.trial.place)
-    tried = begins & (np.arange(len(triangles)) == triangle)
+    tried = begins & (jnp.arange(len(triangles), dtype=jnp.int32) == triangle)
     triangles = jnp.where(tried, jnp.inf, triangles)
     corners = _corners(surface, placed, ring, place)
     first = _first_trial(surface, placed, place, corners, vertical)
@@ -430,7 +432,7 @@ def _tried(
         trial=found._replace(raised=raised),
         busy=search.busy & (inexact | lowered),
         visits=jnp.where(inexact, search.visits + 1, 0),
-        count=search.count + lowered,
+        count=search.count + lowered.astype(search.count.dtype),
     )
 
 
