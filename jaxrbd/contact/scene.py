@@ -6,7 +6,6 @@ of the ground, the radii of feet or the friction. Parameters are cast to the mod
 
 from __future__ import annotations
 
-import abc
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -26,6 +25,7 @@ from .._math.rows import take_rows
 from ..algorithms.kinematics import Kinematics, forward_kinematics, root_centred, root_positions
 from ..algorithms.places import bodies_of, poses_in_bodies
 from ..collision import DistancePairs, PlacedShape
+from ..collision.grounds import Ground, Terrain
 from ..collision.robot_shapes import checked_pairs, shapes_of
 from ..errors import ArgumentError, ContactWarning, listed
 from ..joints import as_module
@@ -36,29 +36,6 @@ from .shape_pairs import CollisionPairs, ground_spheres, pairs_and_ground
 from .softness import Softness
 
 # --------------------------------------------------------------------------------------- ground
-
-
-class Ground(eqx.Module):
-    """A surface, defined by the distance of a point from the surface, positive outside.
-
-    A subclass defines `distance`. The gradient of the distance gives the normal, so the gradient
-    must not be zero near the surface.
-    """
-
-    @abc.abstractmethod
-    def distance(self, x: Float[Array, "3"]) -> Float[Array, ""]:
-        """Distance in m of the point x, in world axes, from the surface."""
-
-
-class Terrain(Ground):
-    """A ground with exactly one height z at each (x, y), the elevation.
-
-    A subclass defines `distance` and `elevation`. The z axis of the world points outwards.
-    """
-
-    @abc.abstractmethod
-    def elevation(self, xy: Float[Array, "2"]) -> Float[Array, ""]:
-        """The height z of the surface at xy, in m, in world axes."""
 
 
 class Plane(Terrain):

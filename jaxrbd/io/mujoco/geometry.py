@@ -14,9 +14,9 @@ import numpy as np
 
 from ...collision import HalfSpace, PlacedShape, convex_hull
 from ...collision.distances import pose_of
+from ...collision.height_grid import NODES
 from ...collision.shapes import Shape
 from ...contact import Ground, HeightGrid, InverseInertias, Material, Plane, Scene, Softness
-from ...contact.height_grid import NODES
 from ...contact.scene import ground_contacts
 from ...contact.shape_pairs import pairs_and_ground
 from ...errors import ArgumentError, ModelError, listed
