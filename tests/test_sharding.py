@@ -9,6 +9,7 @@ import os
 import pathlib
 import platform
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -175,16 +176,16 @@ def test_every_algorithm(tmp_path):
 
 @pytest.mark.slow
 def test_trainings_split_their_environments(tmp_path):
-    """The losses are those of one device, and each of two devices has half of the states."""
+    """The losses are those of one device, and each of two devices simulates half of the states."""
     run(["-m", "support.on_devices", "trainings", tmp_path])
-    values, devices = load(tmp_path / "trainings")
+    values, found = load(tmp_path / "trainings")
     for name in ("shac", "ppo", "own"):
         alone = values[f"{name}, alone"]
         assert len(set(map(float, alone))) == 4
-        assert devices[f"{name}, alone"] == [1, 1, 1]
+        assert found[f"{name}, alone"] == {"sizes": [8], "devices": 0}
         for kind in on_devices.TYPES:
             np.testing.assert_allclose(values[f"{name}, {kind}"], alone, rtol=1e-9)
-            assert devices[f"{name}, {kind}"] == [2, 2, 2]
+            assert found[f"{name}, {kind}"] == {"sizes": [4], "devices": 2}
 
 
 # ---------------------------------------------------------------------------- two processes
@@ -287,11 +288,10 @@ def test_environments_of_a_mesh_have_their_own_parameters(mesh):
 
 
 @pytest.mark.parametrize("kind", nightly.all_but(["explicit"], on_devices.TYPES))
-def test_a_training_uses_its_mesh(kind):
+def test_a_training_accepts_a_mesh_of_one_device(kind):
     mesh = on_devices.mesh_of(1, kind)
     training = learning.Training(learning.Apg(8, 9, (6,), updates=1), Point(), mesh=mesh)
     assert math.isfinite(next(training.run()).metrics["loss"])
-    assert mesh_of_array(training.state.states.physics).axis_names == mesh.axis_names
 
 
 def mesh_of_array(x):
@@ -340,6 +340,58 @@ def test_shares_of_one_process_are_the_batch(mesh):
 def test_wrong_arguments(mesh, call, words):
     with pytest.raises(rbd.ArgumentError, match=words):
         call(lambda *x: x, mesh)
+
+
+# ---------------------------------------------------------------------------- trainings in blocks
+
+# As many threads of XLA on each machine: the gradient of a large minibatch is a sum whose order
+# depends on their number.
+THREADS = {"NPROC": "4"}
+COMPLETE = {"XLA_FLAGS": "", **THREADS}  # with all optimizations and instructions of this machine
+
+
+def train(*commands, **changes):
+    run(*(["-m", "support.block_training", *command] for command in commands), **changes)
+
+
+def checkpoints(file, names=("ppo", "apg", "shac", "imitation")):
+    return {name: file.with_name(f"{file.name}-{name}").read_bytes() for name in names}
+
+
+def test_a_training_in_blocks_is_the_same_on_one_and_two_devices(tmp_path):
+    """The checkpoints, byte for byte; each environment has its own parameters."""
+    flags = {"XLA_FLAGS": os.environ.get("XLA_FLAGS", ""), **THREADS}
+    names = ["--names", "apg"]
+    train(["point", 1, tmp_path / "one", *names], ["point", 2, tmp_path / "two", *names], **flags)
+    assert checkpoints(tmp_path / "one", ["apg"]) == checkpoints(tmp_path / "two", ["apg"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["point", "cart-pole"])
+def test_a_training_in_blocks_does_not_depend_on_devices_processes_and_kills(task, tmp_path):
+    """The checkpoints of all algorithms, byte for byte."""
+    compiled = {**COMPLETE, "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "programs")}
+    for count, flags in ((1, COMPLETE), (2, compiled), (4, COMPLETE)):
+        train([task, count, tmp_path / str(count)], **flags)
+    expected = checkpoints(tmp_path / "1")
+    assert checkpoints(tmp_path / "2") == expected
+    assert checkpoints(tmp_path / "4") == expected
+
+    port = free_port()
+    files = [tmp_path / f"process{i}" for i in range(2)]
+    each = [[task, 2, file, "--port", port, "--process", i] for i, file in enumerate(files)]
+    train(*each, **COMPLETE)
+    assert [checkpoints(file) for file in files] == [expected, expected]
+
+    for name in expected:
+        file = tmp_path / "killed"
+        command = [task, 2, file, "--names", name]
+        killed = [sys.executable, "-m", "support.block_training", *map(str, command), "--kill"]
+        status = subprocess.run(killed, env=environment(**compiled)).returncode
+        assert status == -signal.SIGKILL
+        assert checkpoints(file, [name]) != {name: expected[name]}
+        train([*command, "--resume"], **compiled)
+    assert checkpoints(tmp_path / "killed") == expected
 
 
 CHECKPOINT = """
