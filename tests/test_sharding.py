@@ -22,7 +22,7 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import cli, envs, learning
-from support import nightly, on_devices
+from support import block_training, nightly, on_devices
 from support.point import Point
 from support.zoo import close
 
@@ -356,6 +356,27 @@ def train(*commands, **changes):
 
 def checkpoints(file, names=("ppo", "apg", "shac", "imitation")):
     return {name: file.with_name(f"{file.name}-{name}").read_bytes() for name in names}
+
+
+@pytest.mark.parametrize("name", nightly.all_but(["apg"], ["ppo", "apg", "shac", "imitation"]))
+def test_blocks_change_a_training_only_by_rounding(name, monkeypatch):
+    """Each environment has its own parameters. A step computes the environments of one block."""
+    sizes, step = set(), envs.batches.Vectorized.step
+
+    def recorded_step(batch, params, state, action):
+        sizes.add(state.steps.size)
+        return step(batch, params, state, action)
+
+    monkeypatch.setattr(envs.batches.Vectorized, "step", recorded_step)
+    records = []
+    for block in (None, block_training.BLOCK):
+        sizes.clear()
+        ((_, training),) = block_training.trainings("point", None, [name], block)
+        records.append([record.metrics for record in training.run()])
+        assert sizes == {block or block_training.BATCH}
+    whole, in_blocks = records
+    assert whole[0]["gradient_norm"] > 1e-3
+    chex.assert_trees_all_close(in_blocks, whole, rtol=1e-3, atol=1e-5)
 
 
 def test_a_training_in_blocks_is_the_same_on_one_and_two_devices(tmp_path):

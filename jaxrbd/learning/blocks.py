@@ -8,6 +8,7 @@ all roundings are independent of the number of devices and of processes, which o
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -71,13 +72,26 @@ def block_update(
     def learn(state: Any, draws: Any, parts: list[Simulated]) -> tuple[Any, dict[str, Array]]:
         return algorithm.learn(state, draws, _joined(parts))
 
+    # One thread per device: on CPUs, the call of a program returns when its result is complete.
+    # JAX traces in the main thread only, because some of its settings belong to a thread.
+    pool = ThreadPoolExecutor(len({places[i] for i in own}))
+    programs: list[Any] = []  # the compiled simulation of a block, for each device
+
+    def simulate_all(program: Any, parts: list[Any]) -> list[Simulated]:
+        return [program(*part) for part in parts]
+
     def update(params: Any, state: Any) -> tuple[Any, dict[str, Array]]:
         params, state = jax.device_put((params, state), home)
         draws = draw(state)
         parts = own_parts(params, state, draws)
-        # Each call returns before its result is complete, so all devices compute at the same time.
-        found = [simulate(*jax.device_put(part, places[i])) for i, part in zip(own, parts)]
-        found = jax.device_put(found, home)
+        by_device: dict[Any, list[Any]] = {places[i]: [] for i in own}
+        for i, part in zip(own, parts):
+            by_device[places[i]].append(jax.device_put(part, places[i]))
+        if not programs:
+            lowered = [simulate.lower(*device_parts[0]) for device_parts in by_device.values()]
+            programs.extend(pool.map(lambda x: x.compile(), lowered))
+        simulated = pool.map(simulate_all, programs, by_device.values())
+        found = jax.device_put([x for of_device in simulated for x in of_device], home)
         if distributed:
             found = jax.device_put(_of_all_processes(found, processes), home)
         return learn(state, draws, found)
@@ -120,7 +134,7 @@ def _of_all_processes(own: list[Simulated], processes: list[int]) -> list[Simula
     def parts(received: Any) -> list[Simulated]:
         found = []
         for like, x, data in zip(leaves, arrays, np.split(received, ends[:-1])):
-            array = data.view(x.dtype).reshape(x.shape)
+            array = jnp.asarray(data.view(x.dtype).reshape(x.shape))
             key = is_key(like)
             found.append(
                 jax.random.wrap_key_data(array, impl=jax.random.key_impl(like)) if key else array

@@ -133,12 +133,12 @@ class Imitation(rollouts.WindowAlgorithm):
     ) -> Simulated:
         """The window with the actions of the student and of the teacher."""
         noise, teacher_controls = draws
-        shape = noise.shape[1:]
+        _, n, k = noise.shape
 
         def actions(observation: Observation, noise: Array) -> Array:
             name = self.policy_observation
             student_actions = act(state.policy, state.statistics, observation, noise, name)
-            teacher_actions = self._result("teacher", observation, shape)
+            teacher_actions = self._result("teacher", observation, (n, k))
             return jnp.where(teacher_controls[0], teacher_actions, student_actions)
 
         return Simulated(*roll(env, params, state.states, actions, noise))

@@ -210,7 +210,7 @@ class Simulated(NamedTuple):
 
     states: State
     window: Window
-    loss: Float[Array, ""] | None = None
+    loss: Any = None
     gradient: Any = None
 
 

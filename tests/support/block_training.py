@@ -20,7 +20,7 @@ from support.point import Point
 BATCH, BLOCK, UPDATES = 8, 2, 4
 
 
-def trainings(task, mesh, names):
+def trainings(task, mesh, names, block=BLOCK):
     """The trainings by name. Each point has its own friction."""
     env = Point(episode_steps=5) if task == "point" else learning.load_task(task)
     settings = {"batch": BATCH, "horizon": 9, "hidden": (6,), "updates": UPDATES}
@@ -37,7 +37,7 @@ def trainings(task, mesh, names):
     for name in names:
         yield (
             name,
-            learning.Training(algorithms[name], env, 1, params, axes, mesh=mesh, block=BLOCK),
+            learning.Training(algorithms[name], env, 1, params, axes, mesh=mesh, block=block),
         )
 
 
