@@ -387,32 +387,45 @@ def test_a_training_in_blocks_is_the_same_on_one_and_two_devices(tmp_path):
     assert checkpoints(tmp_path / "one", ["apg"]) == checkpoints(tmp_path / "two", ["apg"])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("task", ["point", "cart-pole"])
-def test_a_training_in_blocks_does_not_depend_on_devices_processes_and_kills(task, tmp_path):
-    """The checkpoints of all algorithms, byte for byte."""
-    compiled = {**COMPLETE, "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "programs")}
-    for count, flags in ((1, COMPLETE), (2, compiled), (4, COMPLETE)):
-        train([task, count, tmp_path / str(count)], **flags)
-    expected = checkpoints(tmp_path / "1")
-    assert checkpoints(tmp_path / "2") == expected
-    assert checkpoints(tmp_path / "4") == expected
+@pytest.fixture(scope="module", params=["point", "cart-pole"])
+def one_device(request, tmp_path_factory):
+    """A task, and the checkpoints of its trainings on one device."""
+    file = tmp_path_factory.mktemp(request.param) / "one"
+    train([request.param, 1, file], **COMPLETE)
+    return request.param, checkpoints(file)
 
+
+@pytest.mark.slow
+def test_a_training_in_blocks_does_not_depend_on_its_devices(one_device, tmp_path):
+    task, expected = one_device
+    for count in (2, 4):
+        train([task, count, tmp_path / str(count)], **COMPLETE)
+        assert checkpoints(tmp_path / str(count)) == expected
+
+
+@pytest.mark.slow
+def test_a_training_in_blocks_does_not_depend_on_its_processes(one_device, tmp_path):
+    """Two processes with two devices each."""
+    task, expected = one_device
     port = free_port()
     files = [tmp_path / f"process{i}" for i in range(2)]
     each = [[task, 2, file, "--port", port, "--process", i] for i, file in enumerate(files)]
     train(*each, **COMPLETE)
     assert [checkpoints(file) for file in files] == [expected, expected]
 
+
+@pytest.mark.slow
+def test_a_training_in_blocks_continues_after_a_kill(one_device, tmp_path):
+    """On one device, and then on two."""
+    task, expected = one_device
+    file = tmp_path / "killed"
     for name in expected:
-        file = tmp_path / "killed"
-        command = [task, 2, file, "--names", name]
-        killed = [sys.executable, "-m", "support.block_training", *map(str, command), "--kill"]
-        status = subprocess.run(killed, env=environment(**compiled)).returncode
-        assert status == -signal.SIGKILL
+        command = [task, 1, file, "--kill", "--names", name]
+        program = [sys.executable, "-m", "support.block_training", *map(str, command)]
+        assert subprocess.run(program, env=environment(**COMPLETE)).returncode == -signal.SIGKILL
         assert checkpoints(file, [name]) != {name: expected[name]}
-        train([*command, "--resume"], **compiled)
-    assert checkpoints(tmp_path / "killed") == expected
+    train([task, 2, file, "--resume"], **COMPLETE)
+    assert checkpoints(file) == expected
 
 
 CHECKPOINT = """
