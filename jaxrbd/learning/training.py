@@ -95,10 +95,10 @@ class Training:
     - `task`: a name that the checkpoint stores;
     - `mesh`: the devices that simulate the environments, of one or of several processes (default:
       one device). The first device of each process computes the rest of an update;
-    - `block`: the number of environments that a device simulates at a time. With a block, the
-      results are the same, bit for bit, for every number of devices, also without a mesh (default:
-      all environments of a device at once). The number of environments must be a multiple of
-      `block` times the number of devices.
+    - `block`: the number of environments that a device simulates at a time (default: all of its
+      environments). With a block, the results on CPUs are the same, bit for bit, for every number
+      of devices, also without a mesh; the page "Many devices" states the conditions. The number of
+      environments must be a multiple of `block` times the number of devices.
 
     `state` is the state of the algorithm, and `records` has one `Record` per update up to now;
     both change while `run` is iterated. `started_from` describes the checkpoint of `start_from`,
@@ -205,7 +205,7 @@ class Training:
         The settings `updates`, `last_learning_rate` and `last_noise` of the algorithm may differ;
         the schedules of the rates and of the noise then have other values from here on. Otherwise
         the later records are the same as without the interruption, bit for bit, on the same machine
-        with the same versions. The file states the static settings of the environment
+        with the same versions and the same `block`. The file states the static settings of the environment
         (`Env.settings`), unless it is older than version 3. It does not state `params`: pass the
         same parameters again.
 
