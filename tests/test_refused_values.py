@@ -469,6 +469,10 @@ REFUSED = {
     "algorithm is 'str', expected a Shac, an Apg": lambda: learning.Training("ppo", CART_POLE),
     "env is 'str', expected an Env": lambda: learning.Training(learning.Ppo(), "cart-pole"),
     "mesh is 'int', expected a Mesh": lambda: learning.Training(learning.Ppo(), CART_POLE, mesh=5),
+    "block is 0, expected an": lambda: learning.Training(learning.Ppo(), CART_POLE, block=0),
+    "batch is 256, expected a multiple of 3, the number of devices times block": lambda: (
+        learning.Training(learning.Ppo(), CART_POLE, block=3)
+    ),
     "training is 'int', expected a Training": lambda: learning.policy_arrays(5),
     "arrays has no 'mean'": lambda: learning.numpy_policy({}),
     "arrays has no 'bias_1'": lambda: learning.numpy_policy(
