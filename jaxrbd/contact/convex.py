@@ -422,13 +422,15 @@ def _laws(
     correction_time = jnp.where(found.distance < 0, dt + recovery, dt)
     target = (-found.distance / (length * correction_time))[:, None] * normal
 
-    contact_conductance, joint_conductance = (
-        _conductance(regularisation, arguments.array(model, jnp.asarray(x), name, shape, size))
-        for x, name, shape, size in (
+    per_contact, per_joint = (
+        arguments.FINITE_NOT_NEGATIVE.or_nan(arguments.array(model, jnp.asarray(x), name, *shape))
+        for x, name, *shape in (
             (scales.contacts, "inverse_inertia.contacts", (scene.size,), "n + m"),
             (scales.joints, "inverse_inertia.joints", model.armature.shape, "nv_joint"),
         )
     )
+    contact_conductance = _conductance(regularisation, per_contact)
+    joint_conductance = _conductance(regularisation, per_joint)
     rows = constraint_rows.unchecked(model, kinematics, v, constraints)
     # The tendons with passive forces, then the tendons of the servo.
     passive = tendons.tendons if tendons.acting else ()
