@@ -426,13 +426,11 @@ def _laws(
 ) -> Laws:
     """The laws of all impulses of a step; `scales`: the inverse inertias at contacts and joints."""
     found = find_contacts(model, scene, kinematics)
-    scales = InverseInertias(
-        *(
-            arguments.array(model, jnp.asarray(x), f"inverse_inertia.{name}", shape, size)
-            for x, name, shape, size in (
-                (scales.contacts, "contacts", (scene.size,), "n + m"),
-                (scales.joints, "joints", model.armature.shape, "nv_joint"),
-            )
+    per_contact, per_joint = (
+        arguments.FINITE_NOT_NEGATIVE.or_nan(arguments.array(model, jnp.asarray(x), name, *shape))
+        for x, name, *shape in (
+            (scales.contacts, "inverse_inertia.contacts", (scene.size,), "n + m"),
+            (scales.joints, "inverse_inertia.joints", model.armature.shape, "nv_joint"),
         )
     )
     rows = constraint_rows.unchecked(model, kinematics, v, constraints)
@@ -461,9 +459,7 @@ def _laws(
     return Laws(
         found.distance,
         found.arm,
-        _contact_law(
-            model, scene, scales.contacts, kinematics, found, v, dt, regularisation, recovery
-        ),
+        _contact_law(model, scene, per_contact, kinematics, found, v, dt, regularisation, recovery),
         joint_law(
             model,
             kinematics.q,
@@ -471,7 +467,7 @@ def _laws(
             dt,
             regularisation,
             recovery,
-            scales.joints,
+            per_joint,
             scene.limit_softness,
             servo,
         ),
