@@ -205,9 +205,10 @@ class Training:
         The settings `updates`, `last_learning_rate` and `last_noise` of the algorithm may differ;
         the schedules of the rates and of the noise then have other values from here on. Otherwise
         the later records are the same as without the interruption, bit for bit, on the same machine
-        with the same versions and the same `block`. The file states the static settings of the environment
-        (`Env.settings`), unless it is older than version 3. It does not state `params`: pass the
-        same parameters again.
+        with the same versions and the same `block`. The file states the static settings of the
+        environment (`Env.settings`), unless it is older than version 3. A setting that it does not
+        state is newer, and then had its default. The file does not state `params`: pass the same
+        parameters again.
 
         Raises SavedFileError for a file that is damaged, has more updates than this training, or
         has another task, algorithm, seed, environment or setting; the message names the first
