@@ -162,8 +162,9 @@ def leg_on_slides(dt: float) -> oc.Problem:
         q, v = x
         return jnp.concatenate([30 * (q - goal.q), goal.stop * v])
 
-    bounds = np.array([30.0, 120.0])
-    gains = actuators.PD([0.0, 0.0, 15.0, 250.0], [0.0, 0.0, 1.5, 15.0], np.full(4, np.inf))
+    bounds = np.array([30.0, 120.0])  # of the sum of servo and control, in N m and N
+    effort = np.array([np.inf, np.inf, *bounds])
+    gains = actuators.PD([0.0, 0.0, 15.0, 250.0], [0.0, 0.0, 1.5, 15.0], effort)
     servo, load = contact.Servo(gains, np.array(POSTURE)), jaxrbd.total_mass(model)
     dynamics = oc.contact_shooting(model, scene, dt, dofs=(2, 3), servo=servo, load=load)
     return oc.Problem(oc.state_space(model), dynamics, cost, last, control_bounds=(-bounds, bounds))
@@ -254,13 +255,18 @@ def half_steps(problem: oc.Problem, x0, solution: oc.Solution):
 
 
 @jax.jit
-def contacts_and_forces(dynamics: oc.ContactShooting, solution: oc.Solution):
-    """Whether each contact has a force (N, n); sums (N, nv) of servo and control, N or N m."""
+def touching_contacts(dynamics: oc.ContactShooting, solution: oc.Solution) -> jax.Array:
+    """Whether each contact has a force (N, n)."""
     xs = jax.tree.map(lambda x: x[:-1], solution.xs)
     found = jax.vmap(dynamics.step)(xs, solution.us)
-    forces = found.joint_impulse.servo / dynamics.dt
-    touching = jnp.linalg.norm(found.impulse, axis=-1) / dynamics.dt > 1e-6
-    return touching, forces.at[:, jnp.array(dynamics.dofs)].add(solution.us)
+    return jnp.linalg.norm(found.impulse, axis=-1) / dynamics.dt > 1e-6
+
+
+def largest_effort(problem: oc.Problem, joint_forces: jax.Array) -> float:
+    """The largest joint force of a motion (N, nv), divided by its limit."""
+    assert problem.control_bounds is not None
+    driven = joint_forces[:, jnp.array(problem.dynamics.dofs)]
+    return float(jnp.max(jnp.abs(driven) / problem.control_bounds[1]))
 
 
 def report(motions: Mapping[str, Motion], starts: int, folder: str) -> None:
@@ -280,7 +286,7 @@ def report(motions: Mapping[str, Motion], starts: int, folder: str) -> None:
                 float(jnp.max(jnp.abs(motion.error(x, p))))
                 for x in (last, half_steps(half, x0, solution))
             )
-            touching, forces = contacts_and_forces(problem.dynamics, solution)
+            touching = touching_contacts(problem.dynamics, solution)
             arrived += off < 0.02
             if folder and seed == 0:
                 path = pathlib.Path(folder) / f"{name}.npy"
@@ -293,7 +299,8 @@ def report(motions: Mapping[str, Motion], starts: int, folder: str) -> None:
                 f"replay {float(found.replay_error):.0e}, depth {float(found.penetration):.1e} m, "
                 f"complementarity {float(found.complementarity):.1e} N m, "
                 f"last speed {float(jnp.max(jnp.abs(last[1]))):.2f}, "
-                f"largest joint force {float(jnp.max(jnp.abs(forces))):.0f}, "
+                f"joint forces of {largest_effort(problem, found.joint_forces):.3f} times their "
+                f"limits, "
                 f"{int(jnp.sum(found.iterations))} iterations, {seconds:.1f} s ({cpu:.1f} s of "
                 f"processors)",
                 flush=True,
