@@ -14,10 +14,11 @@
 
 The guess is a constant force that carries the weight, plus noise: nothing states when a contact
 begins. A servo holds the hip and the length of the leg, and the controls are added to its forces.
-A motion counts if its last positions are within 0.02 m and rad of the goal. The rows have the
-largest depth, the complementarity, and the distance from the goal with half the time step: each
-control acts for two steps, and the gains of the solution correct the motion. With `--save`, the
-configurations of the first start are stored in a file for each motion.
+The sum is at most 0.9 times the limit of the motor, and a control is at most twice this value. A
+motion counts if its last positions are within 0.02 m and rad of the goal. The rows have the largest
+depth, the complementarity, and the distance from the goal with half the time step: each control
+acts for two steps, and the gains of the solution correct the motion, within the whole limits of the
+motors. With `--save`, the configurations of the first start are stored in a file for each motion.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ CARRIED = 0.4 * 9.81  # the weight of the finger in N
 STEP_AT, FOOT = 0.35, 0.05  # where the step is, and the radius of the foot, in m
 WEIGHT = 3.3 * 9.81  # the weight that the leg carries in N
 POSTURE = 0.0, 0.45 + FOOT, 0.0, 0.4  # q that the servo of the leg tracks
+LEG = 30.0, 120.0  # the limits of the hip in N m and of the leg in N
+PART = 0.9  # a plan with a servo uses this part of the limits, and leaves the rest for the feedback
 
 
 class Motion(NamedTuple):
@@ -162,8 +165,8 @@ def leg_on_slides(dt: float) -> oc.Problem:
         q, v = x
         return jnp.concatenate([30 * (q - goal.q), goal.stop * v])
 
-    bounds = np.array([30.0, 120.0])  # of the sum of servo and control, in N m and N
-    effort = np.array([np.inf, np.inf, *bounds])
+    bounds = 2 * PART * np.array(LEG)
+    effort = PART * np.array([np.inf, np.inf, *LEG])
     gains = actuators.PD([0.0, 0.0, 15.0, 250.0], [0.0, 0.0, 1.5, 15.0], effort)
     servo, load = contact.Servo(gains, np.array(POSTURE)), jaxrbd.total_mass(model)
     dynamics = oc.contact_shooting(model, scene, dt, dofs=(2, 3), servo=servo, load=load)
@@ -262,11 +265,22 @@ def touching_contacts(dynamics: oc.ContactShooting, solution: oc.Solution) -> ja
     return jnp.linalg.norm(found.impulse, axis=-1) / dynamics.dt > 1e-6
 
 
+def with_whole_effort(problem: oc.Problem) -> oc.Problem:
+    """The problem whose servo has the limits of the motors, instead of the limits of a plan."""
+    if problem.dynamics.servo is None:
+        return problem
+    effort = problem.dynamics.servo.control.effort / PART
+    return eqx.tree_at(lambda problem: problem.dynamics.servo.control.effort, problem, effort)
+
+
 def largest_effort(problem: oc.Problem, joint_forces: jax.Array) -> float:
-    """The largest joint force of a motion (N, nv), divided by its limit."""
+    """The largest joint force of a motion (N, nv), divided by the limit of its motor."""
     assert problem.control_bounds is not None
-    driven = joint_forces[:, jnp.array(problem.dynamics.dofs)]
-    return float(jnp.max(jnp.abs(driven) / problem.control_bounds[1]))
+    dynamics = with_whole_effort(problem).dynamics
+    dofs, (_, limit) = jnp.array(dynamics.dofs), problem.control_bounds
+    if dynamics.servo is not None:
+        limit = jnp.asarray(dynamics.servo.control.effort)[dofs]
+    return float(jnp.max(jnp.abs(joint_forces[:, dofs]) / limit))
 
 
 def report(motions: Mapping[str, Motion], starts: int, folder: str) -> None:
@@ -274,6 +288,7 @@ def report(motions: Mapping[str, Motion], starts: int, folder: str) -> None:
     print("seconds and iterations of one solve; the first solve of a motion compiles too\n")
     for name, motion in motions.items():
         problem, half, arrived = motion.problem(motion.dt), motion.problem(motion.dt / 2), 0
+        half = with_whole_effort(half)
         for seed in range(starts):
             x0, p, guess = motion.start(np.random.default_rng(seed))
             begin, begin_cpu = time.perf_counter(), time.process_time()

@@ -12,10 +12,11 @@
 
 No problem states a contact, a foothold or a phase. The quadruped has contacts on its feet and on
 the lower corners of its trunk, the humanoid on the corners of its soles. A servo holds the standing
-posture, and the controls are added to its forces. The effort limits of the robot limit the sum. The
-guess is the constant force that carries the
-weight, plus noise. The posture of the quadruped at the start, and the direction of the velocity of
-the humanoid, are random. `contact_motions` explains the rows.
+posture, and the controls are added to its forces. The sum is at most 0.9 times the effort limit of
+a joint. A control is at most this value for stand_up, and twice this value for the other motions.
+The guess is the constant force that carries the weight, plus noise. The posture of the quadruped at
+the start, and the direction of the velocity of the humanoid, are random. `contact_motions` explains
+the rows.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import numpy as np
 
 import jaxrbd
 from benchmarks.studies import common, contact_motions, contact_mpc
-from benchmarks.studies.contact_motions import Motion
+from benchmarks.studies.contact_motions import PART, Motion
 from jaxrbd import contact, envs, optimal_control as oc
 
 DT, STAGES = 0.025, 40
@@ -62,9 +63,10 @@ def pose_goal(x, y, yaw, velocity, velocity_weight, height_weight) -> Goal:
 
 
 @functools.cache
-def quadruped(dt: float) -> oc.Problem:
+def quadruped(dt: float, reach: float) -> oc.Problem:
+    """The problem of a motion; a control is at most `reach` times the effort of the servo."""
     model, feet, home, hold = contact_mpc.robot()
-    effort = np.asarray(model.effort_limit)[6:]
+    effort = PART * np.asarray(model.effort_limit)[6:]
     x, y, z = TRUNK
     corners = [[i, j, z] for i in (-x, x) for j in (-y, y)]
     scene = contact.Scene(
@@ -106,7 +108,8 @@ def quadruped(dt: float) -> oc.Problem:
         return jnp.concatenate([20 * off[:6], 3 * off[6:], x[1][:6], 0.1 * x[1][6:]])
 
     space = oc.state_space(model)
-    return oc.Problem(space, dynamics, cost, last, control_bounds=(-effort, effort))
+    bounds = reach * effort
+    return oc.Problem(space, dynamics, cost, last, control_bounds=(-bounds, bounds))
 
 
 def quadruped_start(goal: Goal, lying: bool, random) -> tuple[Any, Goal, jax.Array]:
@@ -165,7 +168,7 @@ def humanoid(dt: float) -> oc.Problem:
         params.scene,
         dt,
         range(6, model.nv),
-        servo=contact_mpc.servo(model, home, 3 * effort, 0.1 * 3**0.5 * effort, effort),
+        servo=contact_mpc.servo(model, home, 3 * effort, 0.1 * 3**0.5 * effort, PART * effort),
         load=jaxrbd.total_mass(model) / params.scene.size,
     )
 
@@ -194,8 +197,8 @@ def humanoid(dt: float) -> oc.Problem:
         rest = [20 * balance(kinematics), 20 * heights, v[:6], 0.2 * v[6:], q[7:] - home[7:]]
         return jnp.concatenate([residuals, *rest])
 
-    space = oc.state_space(model)
-    return oc.Problem(space, dynamics, cost, last, control_bounds=(-effort, effort))
+    space, bounds = oc.state_space(model), 2 * PART * effort
+    return oc.Problem(space, dynamics, cost, last, control_bounds=(-bounds, bounds))
 
 
 def catch_start(random) -> tuple[Any, None, jax.Array]:
@@ -223,7 +226,8 @@ def motions() -> dict[str, Motion]:
     found = {}
     for name, given in goals.items():
         start = functools.partial(quadruped_start, *given)
-        found[name] = Motion(quadruped, start, quadruped_error, DT, SMOOTHING, 15)
+        problem = functools.partial(quadruped, reach=1.0 if name == "stand_up" else 2.0)
+        found[name] = Motion(problem, start, quadruped_error, DT, SMOOTHING, 15)
     few = (*(0.02 * 0.6**i for i in range(7)), 0.0)
     return found | {"catch": Motion(humanoid, catch_start, catch_error, DT, few, 20)}
 
