@@ -297,7 +297,8 @@ def test_a_quadruped_stands_up():
     halved = contact_motions.half_steps(half, x0, solution)
     assert np.max(np.abs(motion.error(halved, goal))) < 0.02
     assert solution.residuals.defects < 1e-9
-    assert contact_motions.largest_effort(problem, found.joint_forces) < contact_motions.PART + 1e-9
+    part = legged_motions.PART
+    assert contact_motions.largest_effort(problem, part, found.joint_forces) < part + 1e-9
     assert found.penetration < 0.01
     assert x0[0][2] < 0.07
     assert last[0][2] > 0.3

@@ -14,11 +14,12 @@
 
 The guess is a constant force that carries the weight, plus noise: nothing states when a contact
 begins. A servo holds the hip and the length of the leg, and the controls are added to its forces.
-The sum is at most 0.9 times the limit of the motor, and a control is at most twice this value. A
-motion counts if its last positions are within 0.02 m and rad of the goal. The rows have the largest
-depth, the complementarity, and the distance from the goal with half the time step: each control
-acts for two steps, and the gains of the solution correct the motion, within the whole limits of the
-motors. With `--save`, the configurations of the first start are stored in a file for each motion.
+The bounds of the controls do not limit this sum, because the leg is no real robot. A motion counts
+if its last positions are within 0.02 m and rad of the goal. The rows have the largest depth, the
+complementarity, and the distance from the goal with half the time step: each control acts for two
+steps, and the gains of the solution correct the motion. They also have the largest joint force,
+divided by the limit of the robot, or by the bound of the control of a robot without limits. With
+`--save`, the configurations of the first start are stored in a file for each motion.
 """
 
 from __future__ import annotations
@@ -49,8 +50,6 @@ CARRIED = 0.4 * 9.81  # the weight of the finger in N
 STEP_AT, FOOT = 0.35, 0.05  # where the step is, and the radius of the foot, in m
 WEIGHT = 3.3 * 9.81  # the weight that the leg carries in N
 POSTURE = 0.0, 0.45 + FOOT, 0.0, 0.4  # q that the servo of the leg tracks
-LEG = 30.0, 120.0  # the limits of the hip in N m and of the leg in N
-PART = 0.9  # a plan with a servo uses this part of the limits, and leaves the rest for the feedback
 
 
 class Motion(NamedTuple):
@@ -59,7 +58,8 @@ class Motion(NamedTuple):
     - `problem(dt)`: the problem with the time step dt;
     - `start(random)`: the state at the start, the parameters p and the guess of the controls;
     - `error(x, p)`: the distance of the last state x from the goal, in m and rad;
-    - `dt` in s, and the arguments `smoothing` and `iterations` of `solve_contacts`.
+    - `dt` in s, and the arguments `smoothing` and `iterations` of `solve_contacts`;
+    - `part`: the part of the limits of the robot in the plan. The rest is left for the feedback.
     """
 
     problem: Callable[[float], oc.Problem]
@@ -68,6 +68,7 @@ class Motion(NamedTuple):
     dt: float = DT
     smoothing: tuple[float, ...] = SMOOTHING
     iterations: int = 25
+    part: float = 1.0
 
 
 def body(name: str, mass: float, half: float) -> Link:
@@ -165,9 +166,8 @@ def leg_on_slides(dt: float) -> oc.Problem:
         q, v = x
         return jnp.concatenate([30 * (q - goal.q), goal.stop * v])
 
-    bounds = 2 * PART * np.array(LEG)
-    effort = PART * np.array([np.inf, np.inf, *LEG])
-    gains = actuators.PD([0.0, 0.0, 15.0, 250.0], [0.0, 0.0, 1.5, 15.0], effort)
+    bounds = np.array([30.0, 120.0])
+    gains = actuators.PD([0.0, 0.0, 15.0, 250.0], [0.0, 0.0, 1.5, 15.0], np.full(4, np.inf))
     servo, load = contact.Servo(gains, np.array(POSTURE)), jaxrbd.total_mass(model)
     dynamics = oc.contact_shooting(model, scene, dt, dofs=(2, 3), servo=servo, load=load)
     return oc.Problem(oc.state_space(model), dynamics, cost, last, control_bounds=(-bounds, bounds))
@@ -265,22 +265,23 @@ def touching_contacts(dynamics: oc.ContactShooting, solution: oc.Solution) -> ja
     return jnp.linalg.norm(found.impulse, axis=-1) / dynamics.dt > 1e-6
 
 
-def with_whole_effort(problem: oc.Problem) -> oc.Problem:
-    """The problem whose servo has the limits of the motors, instead of the limits of a plan."""
+def with_whole_effort(problem: oc.Problem, part: float) -> oc.Problem:
+    """The problem whose servo has the limits of the robot, instead of a part of them."""
     if problem.dynamics.servo is None:
         return problem
-    effort = problem.dynamics.servo.control.effort / PART
+    effort = problem.dynamics.servo.control.effort / part
     return eqx.tree_at(lambda problem: problem.dynamics.servo.control.effort, problem, effort)
 
 
-def largest_effort(problem: oc.Problem, joint_forces: jax.Array) -> float:
-    """The largest joint force of a motion (N, nv), divided by the limit of its motor."""
+def largest_effort(problem: oc.Problem, part: float, joint_forces: jax.Array) -> float:
+    """The largest of the joint forces (N, nv) of a motion, divided by its limit."""
     assert problem.control_bounds is not None
-    dynamics = with_whole_effort(problem).dynamics
-    dofs, (_, limit) = jnp.array(dynamics.dofs), problem.control_bounds
+    dynamics = with_whole_effort(problem, part).dynamics
+    dofs, (_, limit) = np.array(dynamics.dofs), problem.control_bounds
     if dynamics.servo is not None:
-        limit = jnp.asarray(dynamics.servo.control.effort)[dofs]
-    return float(jnp.max(jnp.abs(joint_forces[:, dofs]) / limit))
+        effort = np.asarray(dynamics.servo.control.effort)[dofs]
+        limit = np.where(np.isfinite(effort), effort, limit)
+    return float(np.max(np.abs(joint_forces[:, dofs]) / limit))
 
 
 def report(motions: Mapping[str, Motion], starts: int, folder: str) -> None:
@@ -288,7 +289,7 @@ def report(motions: Mapping[str, Motion], starts: int, folder: str) -> None:
     print("seconds and iterations of one solve; the first solve of a motion compiles too\n")
     for name, motion in motions.items():
         problem, half, arrived = motion.problem(motion.dt), motion.problem(motion.dt / 2), 0
-        half = with_whole_effort(half)
+        half = with_whole_effort(half, motion.part)
         for seed in range(starts):
             x0, p, guess = motion.start(np.random.default_rng(seed))
             begin, begin_cpu = time.perf_counter(), time.process_time()
@@ -314,8 +315,8 @@ def report(motions: Mapping[str, Motion], starts: int, folder: str) -> None:
                 f"replay {float(found.replay_error):.0e}, depth {float(found.penetration):.1e} m, "
                 f"complementarity {float(found.complementarity):.1e} N m, "
                 f"last speed {float(jnp.max(jnp.abs(last[1]))):.2f}, "
-                f"joint forces of {largest_effort(problem, found.joint_forces):.3f} times their "
-                f"limits, "
+                f"joint forces / limits "
+                f"{largest_effort(problem, motion.part, found.joint_forces):.3f}, "
                 f"{int(jnp.sum(found.iterations))} iterations, {seconds:.1f} s ({cpu:.1f} s of "
                 f"processors)",
                 flush=True,

@@ -12,11 +12,11 @@
 
 No problem states a contact, a foothold or a phase. The quadruped has contacts on its feet and on
 the lower corners of its trunk, the humanoid on the corners of its soles. A servo holds the standing
-posture, and the controls are added to its forces. The sum is at most 0.9 times the effort limit of
-a joint. A control is at most this value for stand_up, and twice this value for the other motions.
-The guess is the constant force that carries the weight, plus noise. The posture of the quadruped at
-the start, and the direction of the velocity of the humanoid, are random. `contact_motions` explains
-the rows.
+posture, and the controls are added to its forces. The sum is at most the effort limit of a joint,
+and 0.9 times this limit for the quadruped. A control is at most this value, and twice this value
+for turn and trot. The guess is the constant force that carries the weight, plus noise. The posture
+of the quadruped at the start, and the direction of the velocity of the humanoid, are random.
+`contact_motions` explains the rows.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ import numpy as np
 
 import jaxrbd
 from benchmarks.studies import common, contact_motions, contact_mpc
-from benchmarks.studies.contact_motions import PART, Motion
+from benchmarks.studies.contact_motions import Motion
 from jaxrbd import contact, envs, optimal_control as oc
 
 DT, STAGES = 0.025, 40
+PART = 0.9  # the part of the limits of the quadruped in a plan
 SMOOTHING = (*(0.02 * 0.75**i for i in range(12)), 0.0)
 TRUNK = 0.19, 0.06, -0.055  # the half length and half width of the trunk, and its underside, in m
 LYING = 2.55, -2.65  # the angles of the thighs and the knees of the lying quadruped
@@ -168,7 +169,7 @@ def humanoid(dt: float) -> oc.Problem:
         params.scene,
         dt,
         range(6, model.nv),
-        servo=contact_mpc.servo(model, home, 3 * effort, 0.1 * 3**0.5 * effort, PART * effort),
+        servo=contact_mpc.servo(model, home, 3 * effort, 0.1 * 3**0.5 * effort, effort),
         load=jaxrbd.total_mass(model) / params.scene.size,
     )
 
@@ -197,8 +198,8 @@ def humanoid(dt: float) -> oc.Problem:
         rest = [20 * balance(kinematics), 20 * heights, v[:6], 0.2 * v[6:], q[7:] - home[7:]]
         return jnp.concatenate([residuals, *rest])
 
-    space, bounds = oc.state_space(model), 2 * PART * effort
-    return oc.Problem(space, dynamics, cost, last, control_bounds=(-bounds, bounds))
+    space = oc.state_space(model)
+    return oc.Problem(space, dynamics, cost, last, control_bounds=(-effort, effort))
 
 
 def catch_start(random) -> tuple[Any, None, jax.Array]:
@@ -227,7 +228,7 @@ def motions() -> dict[str, Motion]:
     for name, given in goals.items():
         start = functools.partial(quadruped_start, *given)
         problem = functools.partial(quadruped, reach=1.0 if name == "stand_up" else 2.0)
-        found[name] = Motion(problem, start, quadruped_error, DT, SMOOTHING, 15)
+        found[name] = Motion(problem, start, quadruped_error, DT, SMOOTHING, 15, PART)
     few = (*(0.02 * 0.6**i for i in range(7)), 0.0)
     return found | {"catch": Motion(humanoid, catch_start, catch_error, DT, few, 20)}
 
