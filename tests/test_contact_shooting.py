@@ -105,11 +105,11 @@ def test_the_matrices_are_those_of_central_differences(name):
 
 def test_the_effort_of_the_servo_limits_the_sum_of_servo_and_control():
     """A joint at its limit has a constant force, so its control has no effect; others are free."""
-    control = box().servo.control
+    given: Any = box().servo
 
     def limited(*effort):
-        servo = box().servo._replace(control=PD(control.stiffness, control.damping, effort))
-        return dataclasses.replace(box(), servo=servo)
+        control = PD(given.control.stiffness, given.control.damping, effort)
+        return dataclasses.replace(box(), servo=given._replace(control=control))
 
     q, v, u = jnp.array([0.2, 0.3, 0.2]), jnp.array([0.5, 0.1, 0.3]), jnp.array([0.3, 0.5])
     tau = jnp.array([0.5, 0.0, 0.3])
@@ -126,8 +126,10 @@ def test_the_effort_of_the_servo_limits_the_sum_of_servo_and_control():
     below, free = (step_and_matrices(x, q, v, u, 1e-6) for x in (limited(5.0, 5.0, 5.0), box()))
     close(np.concatenate(below[0]), np.concatenate(free[0]), 1e-12)
     close(below[1], free[1], 1e-10)
-    forces = [x.options().joint_forces(x.step((q, v), u), tau) for x in (limited(5, 5, 5), box())]
-    close(*forces, 1e-10)
+    with_limit, without = (
+        x.options().joint_forces(x.step((q, v), u), tau) for x in (limited(5.0, 5.0, 5.0), box())
+    )
+    close(with_limit, without, 1e-10)
 
 
 def test_a_relaxed_step_is_a_contact_step_with_a_margin_and_a_compliance():
