@@ -267,16 +267,17 @@ def touching_contacts(dynamics: oc.ContactShooting, solution: oc.Solution) -> ja
 
 def with_whole_effort(problem: oc.Problem, part: float) -> oc.Problem:
     """The problem whose servo has the limits of the robot, instead of a part of them."""
-    if problem.dynamics.servo is None:
+    dynamics: Any = problem.dynamics
+    if dynamics.servo is None:
         return problem
-    effort = problem.dynamics.servo.control.effort / part
+    effort = dynamics.servo.control.effort / part
     return eqx.tree_at(lambda problem: problem.dynamics.servo.control.effort, problem, effort)
 
 
 def largest_effort(problem: oc.Problem, part: float, joint_forces: jax.Array) -> float:
     """The largest of the joint forces (N, nv) of a motion, divided by its limit."""
     assert problem.control_bounds is not None
-    dynamics = with_whole_effort(problem, part).dynamics
+    dynamics: Any = with_whole_effort(problem, part).dynamics
     dofs, (_, limit) = np.array(dynamics.dofs), problem.control_bounds
     if dynamics.servo is not None:
         effort = np.asarray(dynamics.servo.control.effort)[dofs]
