@@ -103,6 +103,35 @@ def test_the_matrices_are_those_of_central_differences(name):
     assert (abs(float(AB[4, 4]) - 1) > 0.05) == (name != "apart")
 
 
+def test_the_effort_of_the_servo_limits_the_sum_of_servo_and_control():
+    """A joint at its limit has a constant force, so its control has no effect; others are free."""
+    given: Any = box().servo
+
+    def limited(*effort):
+        control = PD(given.control.stiffness, given.control.damping, effort)
+        return dataclasses.replace(box(), servo=given._replace(control=control))
+
+    q, v, u = jnp.array([0.2, 0.3, 0.2]), jnp.array([0.5, 0.1, 0.3]), jnp.array([0.3, 0.5])
+    tau = jnp.array([0.5, 0.0, 0.3])
+    dynamics = limited(5.0, np.inf, 0.15)  # only the angle reaches its limit
+    _, AB, differences = step_and_matrices(dynamics, q, v, u, 1e-6)
+    close(AB, differences, 1e-6)
+    assert np.all(AB[:, 6] == 0)
+    assert np.max(np.abs(AB[:, 7])) > 1e-3
+    found = dynamics.step((q, v), u)
+    close(found.joint_impulse.servo[2], DT * 0.15, 1e-15)
+    close(dynamics.options().joint_forces(found, tau)[2], 0.15, 1e-13)
+
+    # Below the limits, the step is the step without limits.
+    below, free = (step_and_matrices(x, q, v, u, 1e-6) for x in (limited(5.0, 5.0, 5.0), box()))
+    close(np.concatenate(below[0]), np.concatenate(free[0]), 1e-12)
+    close(below[1], free[1], 1e-10)
+    with_limit, without = (
+        x.options().joint_forces(x.step((q, v), u), tau) for x in (limited(5.0, 5.0, 5.0), box())
+    )
+    close(with_limit, without, 1e-10)
+
+
 def test_a_relaxed_step_is_a_contact_step_with_a_margin_and_a_compliance():
     dynamics, s = box(), 0.1
     q, v, u = jnp.array([0.2, 0.13, 0.2]), jnp.array([0.5, -0.1, 0.3]), jnp.array([0.1, 0.5])
@@ -163,6 +192,7 @@ def test_a_finger_finds_the_puck_that_it_pushes():
         assert found.complementarity < 1e-4
         assert found.solution.us.shape == (25, 1)
         assert found.cost[-1] == found.solution.cost
+        close(found.joint_forces[:, :1], found.solution.us, 1e-12)
     alone = oc.solve_contacts(problem, x0, goal, guesses[0], smoothing=[0.0])
     assert abs(alone.solution.xs[0][-1, 1]) < 1e-6
 
@@ -269,6 +299,8 @@ def test_a_quadruped_stands_up():
     halved = contact_motions.half_steps(half, x0, solution)
     assert np.max(np.abs(motion.error(halved, goal))) < 0.02
     assert solution.residuals.defects < 1e-9
+    part = legged_motions.PART
+    assert contact_motions.largest_effort(problem, part, found.joint_forces) < part + 1e-9
     assert found.penetration < 0.01
     assert x0[0][2] < 0.07
     assert last[0][2] > 0.3

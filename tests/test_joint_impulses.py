@@ -173,6 +173,17 @@ def test_the_impulses_of_a_servo():
         close(impulses(model, q, u, servo, jnp.asarray(DT)).servo, expected, 1e-13)
 
 
+def test_the_force_of_a_servo_is_within_its_effort():
+    """The effort limits the sum. A force on a joint without gains would be lost, and is NaN."""
+    model, zero = sliders([{}] * 3), jnp.zeros(3)
+    control = PD(np.array([50.0, 50.0, 0.0]), np.array([3.0, 3.0, 0.0]), np.full(3, 20.0))
+    servo = Servo(control, jnp.array([0.2, 0.3, 0.0]), force=jnp.array([4.0, 7.0, 0.0]))
+    found = impulses(model, zero, zero, servo, jnp.asarray(DT)).servo
+    close(found, DT * jnp.array([10.0 + 4.0, 20.0, 0.0]), 1e-13)
+    lost = impulses(model, zero, zero, servo._replace(force=jnp.ones(3)), jnp.asarray(DT)).servo
+    np.testing.assert_array_equal(np.isnan(lost), [False, False, True])
+
+
 def test_the_derivative_of_a_servo_without_a_bound_is_finite():
     """In the duration of the step and in the gains: the effort is infinite."""
     model = sliders([{}])
@@ -402,6 +413,7 @@ ZERO = jnp.zeros(1)
 WRONG = {
     "servo.position has shape (2,)": lambda: use(Servo(PD([1.0], [1.0]), jnp.zeros(2))),
     "servo.velocity has shape (2,)": lambda: use(Servo(PD([1.0], [1.0]), ZERO, jnp.zeros(2))),
+    "servo.force has shape (2,)": lambda: use(Servo(PD([1.0], [1.0]), ZERO, force=jnp.zeros(2))),
     "servo.error has shape (2,)": lambda: use(Servo(PD([1.0], [1.0]), None, error=jnp.zeros(2))),
     "servo has no position and no error": lambda: use(Servo(PD([1.0], [1.0]), None)),
     "servo has a position and an error": lambda: use(Servo(PD([1.0], [1.0]), ZERO, error=ZERO)),

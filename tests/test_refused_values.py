@@ -373,6 +373,9 @@ REFUSED = {
     "servo.velocity is [ 0. nan], expected finite": lambda: contact_stepped(
         servo=contact.Servo(GAINS, Q, np.array([0.0, np.nan]))
     ),
+    "servo.force is [ 0. inf], expected finite": lambda: contact_stepped(
+        servo=contact.Servo(GAINS, Q, force=np.array([0.0, np.inf]))
+    ),
     "servo.error is [inf  0.], expected finite": lambda: contact_stepped(
         servo=contact.Servo(GAINS, None, error=np.array([np.inf, 0.0]))
     ),

@@ -14,10 +14,12 @@
 
 The guess is a constant force that carries the weight, plus noise: nothing states when a contact
 begins. A servo holds the hip and the length of the leg, and the controls are added to its forces.
-A motion counts if its last positions are within 0.02 m and rad of the goal. The rows have the
-largest depth, the complementarity, and the distance from the goal with half the time step: each
-control acts for two steps, and the gains of the solution correct the motion. With `--save`, the
-configurations of the first start are stored in a file for each motion.
+The bounds of the controls do not limit this sum, because the leg is no real robot. A motion counts
+if its last positions are within 0.02 m and rad of the goal. The rows have the largest depth, the
+complementarity, and the distance from the goal with half the time step: each control acts for two
+steps, and the gains of the solution correct the motion. They also have the largest joint force,
+divided by the limit of the robot, or by the bound of the control of a robot without limits. With
+`--save`, the configurations of the first start are stored in a file for each motion.
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ class Motion(NamedTuple):
     - `problem(dt)`: the problem with the time step dt;
     - `start(random)`: the state at the start, the parameters p and the guess of the controls;
     - `error(x, p)`: the distance of the last state x from the goal, in m and rad;
-    - `dt` in s, and the arguments `smoothing` and `iterations` of `solve_contacts`.
+    - `dt` in s, and the arguments `smoothing` and `iterations` of `solve_contacts`;
+    - `part`: the part of the limits of the robot in the plan. The rest is left for the feedback.
     """
 
     problem: Callable[[float], oc.Problem]
@@ -65,6 +68,7 @@ class Motion(NamedTuple):
     dt: float = DT
     smoothing: tuple[float, ...] = SMOOTHING
     iterations: int = 25
+    part: float = 1.0
 
 
 def body(name: str, mass: float, half: float) -> Link:
@@ -254,13 +258,31 @@ def half_steps(problem: oc.Problem, x0, solution: oc.Solution):
 
 
 @jax.jit
-def contacts_and_forces(dynamics: oc.ContactShooting, solution: oc.Solution):
-    """Whether each contact has a force (N, n); sums (N, nv) of servo and control, N or N m."""
+def touching_contacts(dynamics: oc.ContactShooting, solution: oc.Solution) -> jax.Array:
+    """Whether each contact has a force (N, n)."""
     xs = jax.tree.map(lambda x: x[:-1], solution.xs)
     found = jax.vmap(dynamics.step)(xs, solution.us)
-    forces = found.joint_impulse.servo / dynamics.dt
-    touching = jnp.linalg.norm(found.impulse, axis=-1) / dynamics.dt > 1e-6
-    return touching, forces.at[:, jnp.array(dynamics.dofs)].add(solution.us)
+    return jnp.linalg.norm(found.impulse, axis=-1) / dynamics.dt > 1e-6
+
+
+def with_whole_effort(problem: oc.Problem, part: float) -> oc.Problem:
+    """The problem whose servo has the limits of the robot, instead of a part of them."""
+    dynamics: Any = problem.dynamics
+    if dynamics.servo is None:
+        return problem
+    effort = dynamics.servo.control.effort / part
+    return eqx.tree_at(lambda problem: problem.dynamics.servo.control.effort, problem, effort)
+
+
+def largest_effort(problem: oc.Problem, part: float, joint_forces: jax.Array) -> float:
+    """The largest of the joint forces (N, nv) of a motion, divided by its limit."""
+    assert problem.control_bounds is not None
+    dynamics: Any = with_whole_effort(problem, part).dynamics
+    dofs, (_, limit) = np.array(dynamics.dofs), problem.control_bounds
+    if dynamics.servo is not None:
+        effort = np.asarray(dynamics.servo.control.effort)[dofs]
+        limit = np.where(np.isfinite(effort), effort, limit)
+    return float(np.max(np.abs(joint_forces[:, dofs]) / limit))
 
 
 def report(motions: Mapping[str, Motion], starts: int, folder: str) -> None:
@@ -268,6 +290,7 @@ def report(motions: Mapping[str, Motion], starts: int, folder: str) -> None:
     print("seconds and iterations of one solve; the first solve of a motion compiles too\n")
     for name, motion in motions.items():
         problem, half, arrived = motion.problem(motion.dt), motion.problem(motion.dt / 2), 0
+        half = with_whole_effort(half, motion.part)
         for seed in range(starts):
             x0, p, guess = motion.start(np.random.default_rng(seed))
             begin, begin_cpu = time.perf_counter(), time.process_time()
@@ -280,7 +303,7 @@ def report(motions: Mapping[str, Motion], starts: int, folder: str) -> None:
                 float(jnp.max(jnp.abs(motion.error(x, p))))
                 for x in (last, half_steps(half, x0, solution))
             )
-            touching, forces = contacts_and_forces(problem.dynamics, solution)
+            touching = touching_contacts(problem.dynamics, solution)
             arrived += off < 0.02
             if folder and seed == 0:
                 path = pathlib.Path(folder) / f"{name}.npy"
@@ -293,7 +316,8 @@ def report(motions: Mapping[str, Motion], starts: int, folder: str) -> None:
                 f"replay {float(found.replay_error):.0e}, depth {float(found.penetration):.1e} m, "
                 f"complementarity {float(found.complementarity):.1e} N m, "
                 f"last speed {float(jnp.max(jnp.abs(last[1]))):.2f}, "
-                f"largest joint force {float(jnp.max(jnp.abs(forces))):.0f}, "
+                f"joint forces / limits "
+                f"{largest_effort(problem, motion.part, found.joint_forces):.3f}, "
                 f"{int(jnp.sum(found.iterations))} iterations, {seconds:.1f} s ({cpu:.1f} s of "
                 f"processors)",
                 flush=True,

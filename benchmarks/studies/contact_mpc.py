@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 import jaxrbd
 from benchmarks.studies import common, contact as contact_study
@@ -73,10 +74,12 @@ def holding_forces(model: jaxrbd.Model, q: jax.Array, J: jax.Array) -> jax.Array
     return (weight - J.T @ forces)[6:]
 
 
-def servo(model: jaxrbd.Model, q: jax.Array, stiffness, damping) -> contact.Servo:
-    """The servo without effort limit that holds all joints at q, except the free joint."""
-    no_limit = np.full(model.nv - 6, np.inf)
-    gains = actuators.PD.for_joints(model, model.joint_names[1:], stiffness, damping, no_limit)
+def servo(
+    model: jaxrbd.Model, q: jax.Array, stiffness, damping, effort: ArrayLike = np.inf
+) -> contact.Servo:
+    """The servo that holds all joints at q, except the free joint."""
+    effort = np.broadcast_to(effort, model.nv - 6)
+    gains = actuators.PD.for_joints(model, model.joint_names[1:], stiffness, damping, effort)
     return contact.Servo(gains, np.asarray(q))
 
 

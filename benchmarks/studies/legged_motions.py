@@ -12,9 +12,11 @@
 
 No problem states a contact, a foothold or a phase. The quadruped has contacts on its feet and on
 the lower corners of its trunk, the humanoid on the corners of its soles. A servo holds the standing
-posture, and the controls are added to its forces. The guess is the constant force that carries the
-weight, plus noise. The posture of the quadruped at the start, and the direction of the velocity of
-the humanoid, are random. `contact_motions` explains the rows.
+posture, and the controls are added to its forces. The sum is at most the effort limit of a joint,
+and 0.9 times this limit for the quadruped. A control is at most this value, and twice this value
+for turn and trot. The guess is the constant force that carries the weight, plus noise. The posture
+of the quadruped at the start, and the direction of the velocity of the humanoid, are random.
+`contact_motions` explains the rows.
 """
 
 from __future__ import annotations
@@ -32,10 +34,10 @@ from benchmarks.studies.contact_motions import Motion
 from jaxrbd import contact, envs, optimal_control as oc
 
 DT, STAGES = 0.025, 40
+PART = 0.9  # the part of the limits of the quadruped in a plan
 SMOOTHING = (*(0.02 * 0.75**i for i in range(12)), 0.0)
 TRUNK = 0.19, 0.06, -0.055  # the half length and half width of the trunk, and its underside, in m
 LYING = 2.55, -2.65  # the angles of the thighs and the knees of the lying quadruped
-LARGEST = 40.0  # control of the quadruped in N m, which is added to the servo
 
 
 def low(height: jax.Array, clearance: float) -> jax.Array:
@@ -62,8 +64,10 @@ def pose_goal(x, y, yaw, velocity, velocity_weight, height_weight) -> Goal:
 
 
 @functools.cache
-def quadruped(dt: float) -> oc.Problem:
+def quadruped(dt: float, reach: float) -> oc.Problem:
+    """The problem of a motion; a control is at most `reach` times the effort of the servo."""
     model, feet, home, hold = contact_mpc.robot()
+    effort = PART * np.asarray(model.effort_limit)[6:]
     x, y, z = TRUNK
     corners = [[i, j, z] for i in (-x, x) for j in (-y, y)]
     scene = contact.Scene(
@@ -77,7 +81,7 @@ def quadruped(dt: float) -> oc.Problem:
         scene,
         dt,
         range(6, model.nv),
-        servo=contact_mpc.servo(model, home, 20.0, 2.0),
+        servo=contact_mpc.servo(model, home, 20.0, 2.0, effort),
         load=jaxrbd.total_mass(model) / len(feet),
     )
 
@@ -105,7 +109,8 @@ def quadruped(dt: float) -> oc.Problem:
         return jnp.concatenate([20 * off[:6], 3 * off[6:], x[1][:6], 0.1 * x[1][6:]])
 
     space = oc.state_space(model)
-    return oc.Problem(space, dynamics, cost, last, control_bounds=(-LARGEST, LARGEST))
+    bounds = reach * effort
+    return oc.Problem(space, dynamics, cost, last, control_bounds=(-bounds, bounds))
 
 
 def quadruped_start(goal: Goal, lying: bool, random) -> tuple[Any, Goal, jax.Array]:
@@ -164,7 +169,7 @@ def humanoid(dt: float) -> oc.Problem:
         params.scene,
         dt,
         range(6, model.nv),
-        servo=contact_mpc.servo(model, home, 3 * effort, 0.1 * 3**0.5 * effort),
+        servo=contact_mpc.servo(model, home, 3 * effort, 0.1 * 3**0.5 * effort, effort),
         load=jaxrbd.total_mass(model) / params.scene.size,
     )
 
@@ -193,8 +198,8 @@ def humanoid(dt: float) -> oc.Problem:
         rest = [20 * balance(kinematics), 20 * heights, v[:6], 0.2 * v[6:], q[7:] - home[7:]]
         return jnp.concatenate([residuals, *rest])
 
-    bounds = jnp.asarray(effort)
-    return oc.Problem(oc.state_space(model), dynamics, cost, last, control_bounds=(-bounds, bounds))
+    space = oc.state_space(model)
+    return oc.Problem(space, dynamics, cost, last, control_bounds=(-effort, effort))
 
 
 def catch_start(random) -> tuple[Any, None, jax.Array]:
@@ -222,7 +227,8 @@ def motions() -> dict[str, Motion]:
     found = {}
     for name, given in goals.items():
         start = functools.partial(quadruped_start, *given)
-        found[name] = Motion(quadruped, start, quadruped_error, DT, SMOOTHING, 15)
+        problem = functools.partial(quadruped, reach=1.0 if name == "stand_up" else 2.0)
+        found[name] = Motion(problem, start, quadruped_error, DT, SMOOTHING, 15, PART)
     few = (*(0.02 * 0.6**i for i in range(7)), 0.0)
     return found | {"catch": Motion(humanoid, catch_start, catch_error, DT, few, 20)}
 

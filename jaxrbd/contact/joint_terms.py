@@ -11,7 +11,8 @@ which is the negative derivative of a convex function of u:
     upper limit     1 / R              gap / time                           -inf, 0
     dry friction    1 / R              0                                    -dt f, dt f
     damping         dt d               0                                    -inf, inf
-    servo           dt (k_d + dt k_p)  (k_p e + k_d u_d) / (k_d + dt k_p)   -dt effort, dt effort
+    servo           dt (k_d + dt k_p)  (k_p e + k_d u_d + f)                -dt effort, dt effort
+                                       / (k_d + dt k_p)
 
 The gap is the distance of the joint from its limit, negative for a joint beyond the limit. The time
 is dt for a joint within its limits and `dt + recovery` for a joint beyond a limit. R is a fraction
@@ -87,7 +88,10 @@ class Servo(NamedTuple):
     - `velocity` u_d (nv,): the velocity that the servo tracks (default zero);
     - `error` e (nv,): in place of a `position`. Then the step does not compute `difference`. The
       entries of joints without a servo, such as a free joint, are zero;
-    - `tendons`: a `TendonServo` that acts at the same time, or None.
+    - `tendons`: a `TendonServo` that acts at the same time, or None;
+    - `force` f (nv,): a force in N or N m that the servo adds before it applies the limit, such as
+      the feedforward torque of a motor (default zero). For a joint without stiffness and damping it
+      is zero, because a servo does not drive this joint; otherwise the state after the step is NaN.
 
     `contact_step` raises ArgumentError, which names the field, for an entry that is not finite.
     With a traced entry that is not finite, the state after the step is NaN.
@@ -98,6 +102,7 @@ class Servo(NamedTuple):
     velocity: ArrayLike | None = None
     error: ArrayLike | None = None
     tendons: TendonServo | None = None
+    force: ArrayLike | None = None
 
 
 class JointImpulses(NamedTuple):
@@ -283,7 +288,7 @@ def require_servo(model: Model, servo: Any) -> None:
     if (servo.position is None) == (servo.error is None):
         given = "no position and no" if servo.error is None else "a position and an"
         raise ArgumentError(f"servo has {given} error, expected one of the two")
-    for name in ("position", "velocity", "error"):
+    for name in ("position", "velocity", "error", "force"):
         given = getattr(servo, name)
         if given is None:
             continue
@@ -336,7 +341,7 @@ def _positions(name: str, values: np.ndarray, model: Any) -> None:
 
 
 # The checks of the values of a `Servo` and of a `TendonServo`, by field.
-SERVO_CHECKS = {"position": _positions, "velocity": _finite, "error": _finite}
+SERVO_CHECKS = {"position": _positions, "velocity": _finite, "error": _finite, "force": _finite}
 TENDON_SERVO_CHECKS = {
     "stiffness": _gains,
     "damping": _gains,
@@ -347,9 +352,17 @@ TENDON_SERVO_CHECKS = {
 
 
 def _servo_law(model: Model, q: Array, dt: Array, servo: Servo) -> ClippedLaw:
-    """The law of a servo that satisfies `require_servo`."""
+    law = independent_servo_law(model, q, dt, servo)
+    return ClippedLaw(*(entries_of_all_joints(model, x, "v") for x in law))
+
+
+def independent_servo_law(
+    model: Model, q: Float[Array, " nq"], dt: Float[Array, ""], servo: Servo
+) -> ClippedLaw:
+    """The law (1, nv) of a servo that satisfies `require_servo`, for the independent joints."""
     stiffness, damping, effort = servo.control.checked_values(model, "servo.control.")
     velocity = 0 if servo.velocity is None else jnp.asarray(servo.velocity)
+    force = 0 if servo.force is None else jnp.asarray(servo.force)
     if servo.position is not None:
         error = difference.unchecked(model, q, jnp.asarray(servo.position))
     else:
@@ -358,8 +371,9 @@ def _servo_law(model: Model, q: Array, dt: Array, servo: Servo) -> ClippedLaw:
     # gain NaN.
     gain = jnp.where(jnp.isnan(effort), jnp.nan, damping + dt * stiffness)
     driven = gain > 0
-    target = (stiffness * error + damping * velocity) / jnp.where(driven, gain, 1)
+    target = (stiffness * error + damping * velocity + force) / jnp.where(driven, gain, 1)
     bounded = jnp.isfinite(effort)
     bound = jnp.where(bounded, dt * jnp.where(bounded, effort, 0), jnp.inf)
-    rows = [dt * gain, jnp.where(driven, target, 0), -bound, bound]
-    return ClippedLaw(*(entries_of_all_joints(model, x, "v")[None] for x in rows))
+    # Without gains there is no impulse, so a force would be lost.
+    target = jnp.where(driven, target, jnp.where(force == 0, 0, jnp.nan))
+    return ClippedLaw(*(x[None] for x in (dt * gain, target, -bound, bound)))

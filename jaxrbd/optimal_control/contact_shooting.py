@@ -49,11 +49,12 @@ from ..contact import (
     inverse_inertias,
 )
 from ..contact.contacts import find_contacts
-from ..contact.joint_terms import require_servo
+from ..contact.joint_terms import independent_servo_law, require_servo
 from ..errors import ArgumentError
 from ..integrators import StepDerivatives, rollout
 from ..integrators.step_derivatives import derivatives_of_step
 from ..model import Model, arguments
+from ..model.joint_space import independent_joint_force
 from .problem import Problem, checked_dofs, force_of_controls, positive_number, state_pair
 from .solution import Solution, check_functions, solve, states_and_controls
 from .stages import largest
@@ -75,12 +76,46 @@ class StepOptions(NamedTuple):
     servo: Servo | None
 
     def step(self, q: Array, v: Array, tau: Array) -> ContactStep:
-        model, scene, dt, *options = self
-        return contact_step(model, scene, q, v, tau, dt, None, *options)
+        """`contact_step`, in which tau on joints with a limit is a force of the servo."""
+        model, scene, dt, *options, servo = self
+        tau, servo = _with_limited_forces(servo, tau)
+        return contact_step(model, scene, q, v, tau, dt, None, *options, servo)
 
     def derivatives(self, q: Array, v: Array, tau: Array) -> StepDerivatives:
-        model, scene, dt, *options = self
-        return contact_step_derivatives(model, scene, q, v, tau, dt, None, *options)
+        """The state after `step`, and its derivatives with respect to q, v and tau."""
+        model, scene, dt, *options, servo = self
+        tau, servo = _with_limited_forces(servo, tau)
+        found = contact_step_derivatives(model, scene, q, v, tau, dt, None, *options, servo)
+        if servo is None:
+            return found
+        # A servo at its limit has a constant force, which no longer depends on tau.
+        law = independent_servo_law(model, q, dt, servo)
+        at_limit = _limited(servo) & (law.curvatures(found.v) == 0)
+        return found._replace(B=jnp.where(at_limit, 0, found.B))
+
+    def joint_forces(self, found: ContactStep, tau: Array) -> Array:
+        """The forces (nv,) of tau and the servo in N or N m; `found`: the result of `step`."""
+        tau, _ = _with_limited_forces(self.servo, tau)
+        impulse = independent_joint_force(self.model, found.q, found.joint_impulse.servo)
+        return tau + impulse / self.dt
+
+
+def _limited(servo: Servo) -> Array:
+    """Whether each dof (nv,) has a servo with a finite effort."""
+    control = servo.control
+    driven = (jnp.asarray(control.stiffness) > 0) | (jnp.asarray(control.damping) > 0)
+    return driven & jnp.isfinite(jnp.asarray(control.effort))
+
+
+def _with_limited_forces(servo: Servo | None, tau: Array) -> tuple[Array, Servo | None]:
+    """tau without its entries on joints with a limit, and the servo with these entries."""
+    if servo is None:
+        return tau, None
+    force = jnp.where(_limited(servo), tau, 0)
+    tau = tau - force
+    if servo.force is not None:
+        force = force + jnp.asarray(servo.force)
+    return tau, servo._replace(force=force)
 
 
 class ContactShooting(eqx.Module):
@@ -104,7 +139,8 @@ class ContactShooting(eqx.Module):
     def step(self, x: PyTree, u: Array) -> ContactStep:
         """The whole result of the step, with distances and impulses of the contacts.
 
-        Raises ArgumentError for an x that is no pair, and for a u of another size.
+        The impulse of the servo includes u for joints whose servo has a finite effort. Raises
+        ArgumentError for an x that is no pair, and for a u of another size.
         """
         q, v = state_pair(x)
         return self.options().step(q, v, force_of_controls(self.model, u, self.dofs))
@@ -156,8 +192,10 @@ def contact_shooting(
     - `smoothing` in m, 0 or more: contacts act at this distance and are compliant, as the head of
       `optimal_control/contact_shooting.py` defines. 0 (default) is rigid contact;
     - `regularisation`, `recovery`, `servo`: as for `contact_step`. The controls u are added to the
-      forces of the servo. A robot with legs is easier to control with a servo, because its legs
-      alone do not keep their posture;
+      forces of the servo. For joints whose servo has a finite effort, u is a `force` of the servo,
+      so the effort limits the sum of both: with the limits of the motors as effort, the joint
+      forces of a trajectory are within these limits. A robot with legs is easier to control with a
+      servo, because its legs alone do not keep their posture;
     - `load` in kg, more than 0: the mass that rests on one contact, such as the mass of a robot
       divided by the number of its feet. Under the weight of the load, a contact with the smoothing
       s gives way by about s. The default is the effective mass of the contact.
@@ -271,7 +309,9 @@ class ContactSolution(NamedTuple):
     - `penetration` () in m: the largest depth of a contact in all states;
     - `complementarity` () in N m: the largest product of the force on a contact and its distance
       after the step. It is 0 in an exact model of contact; see `contact_step` for the distance of
-      a contact that slides.
+      a contact that slides;
+    - `joint_forces` (N, nv) in N or N m: the joint forces of the stages, which are the sums of
+      controls and servo.
     """
 
     solution: Solution
@@ -281,6 +321,7 @@ class ContactSolution(NamedTuple):
     replay_error: Float[Array, ""]
     penetration: Float[Array, ""]
     complementarity: Float[Array, ""]
+    joint_forces: Float[Array, "N nv"]
 
 
 def solve_contacts(
@@ -331,7 +372,7 @@ def solve_contacts(
     check_functions(problem, x0, us, p)
     _require_apart(dynamics, x0[0][None], "x0", depth)
     if states is None:
-        states, _ = _replay(dynamics.with_smoothing(lengths[0]), x0, us)
+        states, *_ = _replay(dynamics.with_smoothing(lengths[0]), x0, us)
     elif [jnp.shape(x) for x in states] == [(len(us) + 1, *x.shape) for x in x0]:
         _require_apart(dynamics, jnp.asarray(states[0]), "guess", depth)
         arguments.require(states[1], np.isfinite, "the velocities of guess", "finite")
@@ -351,7 +392,7 @@ def solve_contacts(
         solutions.append(found)
     found = solutions[-1]
     (q, v), rigid = found.xs, dynamics.with_smoothing(0.0)
-    (q_replayed, v_replayed), forces = _replay(rigid, x0, found.us)
+    (q_replayed, v_replayed), forces, joint_forces = _replay(rigid, x0, found.us)
     distances = _distances(rigid, q)
     return ContactSolution(
         found,
@@ -361,20 +402,27 @@ def solve_contacts(
         largest(q_replayed - q, v_replayed - v),
         jnp.max(-distances, initial=0),
         jnp.max(forces * jnp.maximum(distances[1:], 0), initial=0),
+        joint_forces,
     )
 
 
 @jax.jit
-def _replay(dynamics: ContactShooting, x0: PyTree, us: Array) -> tuple[PyTree, Array]:
-    """The states (N + 1, ...) for the controls, and the contact forces' norms (N, n) in N."""
+def _replay(dynamics: ContactShooting, x0: PyTree, us: Array) -> tuple[PyTree, Array, Array]:
+    """The states (N + 1, ...) for the controls, and the forces of the stages in N or N m.
 
-    def step(q, v, _, u):
+    The forces are the norms (N, n) of the contact forces, and the joint forces (N, nv) of controls
+    and servo.
+    """
+    model, options = dynamics.model, dynamics.options()
+
+    def step(q, v, _, __, u):
         found = dynamics.step((q, v), u)
-        return found.q, found.v, norm(found.impulse) / jnp.asarray(dynamics.dt, q.dtype)
+        tau = force_of_controls(model, u, dynamics.dofs)
+        return found.q, found.v, norm(found.impulse) / options.dt, options.joint_forces(found, tau)
 
-    start = *x0, jnp.zeros(dynamics.scene.size, us.dtype)
-    q, v, forces = rollout(step, start, us)
-    return (q, v), forces[1:]
+    start = *x0, jnp.zeros(dynamics.scene.size, us.dtype), jnp.zeros(model.nv, us.dtype)
+    q, v, forces, joint_forces = rollout(step, start, us)
+    return (q, v), forces[1:], joint_forces[1:]
 
 
 @jax.jit
