@@ -18,7 +18,7 @@ capsule a segment. A core states six functions of vectors (3,) in the frame of t
 
 The convex hull of points has only `support`, `height`, `extent` and `face`, and `corner` and
 `corner_points` for `hulls.py`. For `nearest` and `flat_part`, one of its triangles replaces it. A
-triangle has no `face` and no `height`.
+triangle has no `face`.
 """
 
 from __future__ import annotations
@@ -197,6 +197,9 @@ class TriangleCore(eqx.Module):
 
     def support(self, n: Float[Array, "3"]) -> Array:
         return _middle_of_farthest(self.corners, n)
+
+    def height(self, n: Float[Array, "3"]) -> Array:
+        return jnp.max(matmul(self.corners, n))
 
     def flat_part(self, u: Float[Array, "3"], step: Float[Array, "3"]) -> Array:
         room, known = _face_weights(self.corners - u[None])

@@ -277,8 +277,7 @@ def _refined(
     u, _ = _step(moved, touch, newton.M_inverse)
     best_u = touch.u
     if not exact:
-        nearest, closer = closest(moved, jnp.stack([u, touch.u]))
-        best_u = jnp.where(closer, nearest, u)
+        best_u, _ = closest(moved, jnp.stack([u, touch.u]))
     u = with_value(u, best_u)
     y, _ = moved.nearest_in_a(u)
     x = matmul(u - moved.p, moved.R)
