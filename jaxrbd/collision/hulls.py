@@ -61,7 +61,8 @@ def nearer_points(
     keeps = trial & (old_length < length - noise)
     gap, length = jnp.where(keeps, old_gap, gap), jnp.where(keeps, old_length, length)
     overlap |= length <= jnp.sqrt(eps) * size
-    # The corners are right if no other corner is nearer along the gap.
+    # The corners are right if no other corner is nearer along the gap. This is compared with the
+    # corners, not with `near`: the error of `near` along the surface is the root of the precision.
     n = gap / jnp.where(overlap, 1, length)
     corners = jnp.where(keeps, corners, tried)
     wrong = pair.width(n) < with_triangles(pair, corners).width(n) - noise
@@ -117,8 +118,9 @@ def _nearer_corners(
     """A few iterations for two cores with corners.
 
     The results are three corners (3, 2), the point (3,) of b in their triangles that is nearest to
-    a, the last corner (2,) that was compared with them, and whether more iterations may find nearer
-    ones. A corner is a pair here: the index of a corner of a, and that of a corner of b.
+    a, the last corner (2,) that was compared with them, whether more iterations may find nearer
+    ones, and whether the cores overlap for certain. A corner is a pair here: the index of a corner
+    of a, and that of a corner of b.
     """
     eps = jnp.finfo(pair.p.dtype).eps
     size = pair.a.extent() + pair.b.extent()
