@@ -47,7 +47,7 @@ from .._math.cast import select
 from .._math.components import norm
 from .._math.linear import matmul
 from .._math.rules import custom_jvp, with_value
-from .._math.tiles import repeat_in_blocks
+from .._math.tiles import repeat_in_blocks, retried
 from ..spatial import Pose, transform_point
 from .boxes import nearest_points, widest_directions
 from .cores import BoxCore, Core, HullCore
@@ -428,26 +428,23 @@ def _visit(pair: CorePair, search: _Search) -> tuple[_Search, Array]:
     """One visit of a block of pairs; the second result is which pairs need another visit.
 
     It has a few iterations for the nearest points. Few pairs of a batch overlap. So a block
-    computes new directions only if one of its pairs needs them.
+    computes next directions only if one of its pairs needs them, and the first directions, which
+    take longest, only of the pairs that need them.
     """
-    for value, change in (
-        (_Next.NEXT_DIRECTION, _with_next_direction),
-        (_Next.FIRST_DIRECTION, _with_first_direction),
-    ):
-        needed = search.next == value
-        search = lax.cond(
-            jnp.any(needed), partial(_changed, change), lambda *same: same[2], needed, pair, search
-        )
+    needed = search.next == _Next.NEXT_DIRECTION
+    search = lax.cond(
+        jnp.any(needed),
+        lambda pair, search: jax.vmap(select)(
+            needed, jax.vmap(_with_next_direction)(pair, search), search
+        ),
+        lambda _, search: search,
+        pair,
+        search,
+    )
+    first = jax.vmap(partial(retried, _with_first_direction))
+    search = first(search.next == _Next.FIRST_DIRECTION, (pair, search), search)
     search = jax.vmap(_with_nearest_points)(pair, search)
     return search, search.next != _Next.END
-
-
-def _changed(
-    change: Callable[..., _Search], needed: Array, pair: CorePair, search: _Search
-) -> _Search:
-    """The searches of a block, changed where it is needed."""
-
-    return jax.vmap(select)(needed, jax.vmap(change)(pair, search), search)
 
 
 def _with_first_direction(pair: CorePair, search: _Search) -> _Search:
