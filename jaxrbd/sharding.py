@@ -96,12 +96,6 @@ def over_devices(
     return mapped
 
 
-def with_auto_axes(mesh: Mesh) -> Mesh:
-    """The mesh of the same devices whose axes have the type Auto."""
-    types = (AxisType.Auto,) * len(mesh.axis_names)
-    return Mesh(mesh.devices, mesh.axis_names, axis_types=types)
-
-
 def pad_batch(tree: Any, multiple: int) -> tuple[Any, int]:
     """Pad a batch to a multiple of `multiple` samples: `(padded, size)`, with the original size.
 

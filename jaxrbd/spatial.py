@@ -11,10 +11,11 @@
   inertia of two bodies together is the sum of the arrays, if both are in one frame. Only functions
   of the centre of mass and `inverse_inertia_matrix` divide by the mass.
 
-Every function broadcasts over leading axes and keeps the dtype of its operands. All quantities are
-in SI units. Sources: Mansard's SE(3) sheet of Pinocchio; Featherstone, chapter 2. Featherstone puts
-the angular part of a spatial vector first. The last section of this module converts between the two
-orders.
+Every function broadcasts over leading axes and keeps the dtype of its operands. It raises
+ArgumentError for an operand that is no array, or no Pose, and for arrays whose last axes have other
+sizes. All quantities are in SI units. Sources: Mansard's SE(3) sheet of Pinocchio; Featherstone,
+chapter 2. Featherstone puts the angular part of a spatial vector first. The last section of this
+module converts between the two orders.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from ._math.components import (
 )
 from ._math.linear import matmul
 from ._math.ranks import identity_like, minus, plus, same_rank, times
+from .errors import ArgumentError
 
 # ---------------------------------------------------------------------------------------- poses
 
@@ -76,17 +78,19 @@ def identity_pose(dtype: DTypeLike | None = None) -> Pose:
 
 def compose(X_AB: Pose, X_BC: Pose) -> Pose:
     """Pose `X_AC` of C in A. Source: SE(3) sheet, section 2."""
+    X_AB, X_BC = _checked(X_AB), _checked(X_BC)
     return Pose(small_product(X_AB.R, X_BC.R), transform_point(X_AB, X_BC.p))
 
 
 def inverse(X_AB: Pose) -> Pose:
     """Pose `X_BA` of A in B. Source: SE(3) sheet, section 1."""
-    R_BA = Mat3.from_array(X_AB.R).T
+    R_BA = Mat3.from_array(_checked(X_AB).R).T
     return Pose(R_BA.array(), (-(R_BA @ Vec3.from_array(X_AB.p))).array())
 
 
 def inverse_compose(X_AB: Pose, X_AC: Pose) -> Pose:
     """Pose `X_BC = X_AB^-1 X_AC` of C in B. Source: SE(3) sheet, section 2."""
+    X_AB, X_AC = _checked(X_AB), _checked(X_AC)
     R_BA = jnp.swapaxes(X_AB.R, -1, -2)
     return Pose(small_product(R_BA, X_AC.R), inverse_transform_point(X_AB, X_AC.p))
 
@@ -105,17 +109,21 @@ def inverse_rotate(R: Float[Array, "... 3 3"], x: Float[Array, "... 3"]) -> Floa
 
 def transform_point(X_AB: Pose, x_B: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
     """Coordinates in A, `R x + p`, of the point with coordinates `x_B` in B, in metres."""
-    return plus(rotate(X_AB.R, x_B), X_AB.p)
+    R, p = _checked(X_AB)
+    return plus(rotate(R, x_B), p)
 
 
 def inverse_transform_point(X_AB: Pose, x_A: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
     """Coordinates in B, `R^T (x - p)`, of the point with coordinates `x_A` in A, in metres."""
-    return inverse_rotate(X_AB.R, minus(x_A, X_AB.p))
+    R, p = _checked(X_AB)
+    require_entries(x_A, 3)
+    return inverse_rotate(R, minus(x_A, p))
 
 
 def pose_matrix(X: Pose) -> Float[Array, "... 4 4"]:
     """The homogeneous matrix `[[R, p], [0, 1]]`. Source: SE(3) sheet, section 1."""
-    top = jnp.concatenate([X.R, X.p[..., None]], axis=-1)
+    R, p = _checked(X)
+    top = jnp.concatenate([R, p[..., None]], axis=-1)
     last = jnp.broadcast_to(jnp.array([0, 0, 0, 1], top.dtype), (*top.shape[:-2], 1, 4))
     return jnp.concatenate([top, last], axis=-2)
 
@@ -124,6 +132,15 @@ def pose_from_matrix(H: Float[Array, "... 4 4"]) -> Pose:
     """The pose of a homogeneous matrix, whose last row must be (0, 0, 0, 1)."""
     require_entries(H, 4, 4)
     return Pose(H[..., :3, :3], H[..., :3, 3])
+
+
+def _checked(X: Pose) -> Pose:
+    """The pose. Raises ArgumentError for another object, and for R and p of other shapes."""
+    if not isinstance(X, Pose):
+        raise ArgumentError(f"a pose is of the type {type(X).__name__}, expected a Pose")
+    require_entries(X.R, 3, 3)
+    require_entries(X.p, 3)
+    return X
 
 
 # ---------------------------------------------------------------------- vectors with one part zero
@@ -149,6 +166,7 @@ def transform_motion(X_AB: Pose, m_B: Float[Array, "... 6"]) -> Float[Array, "..
 
     Source: SE(3) sheet, section 3, the action of `X`.
     """
+    X_AB = _checked(X_AB)
     R, p, (v, w) = columns(X_AB.R), Vec3.from_array(X_AB.p), halves(m_B)
     Rw = linear_combination(w, R)
     return jnp.concatenate(
@@ -161,6 +179,7 @@ def inverse_transform_motion(X_AB: Pose, m_A: Float[Array, "... 6"]) -> Float[Ar
 
     Source: SE(3) sheet, section 3, the action of `X^-1`.
     """
+    X_AB = _checked(X_AB)
     Rt, p, (v, w) = rows(X_AB.R), Vec3.from_array(X_AB.p), halves(m_A)
     return jnp.concatenate(
         [linear_combination(v + w.cross(p), Rt), linear_combination(w, Rt)], axis=-1
@@ -184,6 +203,7 @@ def transform_force(X_AB: Pose, f_B: Float[Array, "... 6"]) -> Float[Array, "...
 
     Source: SE(3) sheet, section 4, the action of `X*`.
     """
+    X_AB = _checked(X_AB)
     R, p, (f, n) = columns(X_AB.R), Vec3.from_array(X_AB.p), halves(f_B)
     Rf = linear_combination(f, R)
     return jnp.concatenate(
@@ -196,6 +216,7 @@ def inverse_transform_force(X_AB: Pose, f_A: Float[Array, "... 6"]) -> Float[Arr
 
     Source: SE(3) sheet, section 4, the action of `X^-*`.
     """
+    X_AB = _checked(X_AB)
     Rt, p, (f, n) = rows(X_AB.R), Vec3.from_array(X_AB.p), halves(f_A)
     return jnp.concatenate(
         [linear_combination(f, Rt), linear_combination(n + f.cross(p), Rt)], axis=-1
@@ -223,6 +244,8 @@ def inertia_from_com(
     rotational inertia about the centre of mass. `com` and `I_com` are in the axes of the frame.
     Source: SE(3) sheet, section 5.1; Featherstone (2.63).
     """
+    if isinstance(mass, list | tuple):
+        raise ArgumentError(f"mass is {mass!r}, expected an array")
     c, I_c = Vec3.from_array(com), Mat3.from_array(I_com)
     I_o = I_c - Mat3(*(mass * r for r in _skew_squared(c, c).rows))
     return _join_inertia(mass, mass * c, I_o)
@@ -283,7 +306,7 @@ def transform_inertia(X_AB: Pose, inertia_B: Float[Array, "... 10"]) -> Float[Ar
     With the moments Sigma_B in B, the moments in A are `R Sigma_B R^T + p (h + m p)^T + h p^T`,
     where `h = R mc`. Source: SE(3) sheet, section 5.1, in a form that does not divide by the mass.
     """
-    (R, p), (m, h_B, I_B) = X_AB, _split_inertia(inertia_B)
+    (R, p), (m, h_B, I_B) = _checked(X_AB), _split_inertia(inertia_B)
     moments = jnp.concatenate([second_moments(I_B).array(), h_B.array()[..., None]], axis=-1)
     rotated = small_product(R, moments)
     h = rotated[..., 3]
@@ -310,6 +333,7 @@ def inverse_transform_inertia(
     X_AB: Pose, inertia_A: Float[Array, "... 10"]
 ) -> Float[Array, "... 10"]:
     """Inertia in B from its coordinates in A; inverse of `transform_inertia`."""
+    X_AB = _checked(X_AB)
     R, p, (m, h_A, I_A) = (
         Mat3.from_array(X_AB.R),
         Vec3.from_array(X_AB.p),
@@ -338,6 +362,7 @@ def inertia_regressor(v: Float[Array, "... 6"]) -> Float[Array, "... 6 10"]:
 
 def inertia_center_of_mass(inertia: Float[Array, "... 10"]) -> Float[Array, "... 3"]:
     """Centre of mass (..., 3) in m, in the frame of the inertia; the origin for a mass of zero."""
+    require_entries(inertia, 10)
     m = inertia[..., 0:1]
     has_mass = m != 0
     return jnp.where(has_mass, inertia[..., 1:4] / jnp.where(has_mass, m, 1), 0)
@@ -439,6 +464,7 @@ def momentum_from_moments(moments: Float[Array, "... 12"]) -> Float[Array, "... 
 
 def _split_moments(moments: Array) -> tuple[Vec3, Mat3, Array]:
     """The parts p and N of velocity moments, and the trace of N."""
+    require_entries(moments, 12)
     c = jnp.unstack(moments, axis=-1)
     N = Mat3(Vec3(*c[3:6]), Vec3(*c[6:9]), Vec3(*c[9:12]))
     return Vec3(*c[:3]), N, c[3] + c[7] + c[11]
@@ -484,6 +510,7 @@ def cross_motion_matrix(v: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
 
     Source: Featherstone (2.31), halves exchanged.
     """
+    require_entries(v, 6)
     vx, wx = skew(v[..., :3]), skew(v[..., 3:])
     return _blocks(wx, vx, jnp.zeros_like(wx), wx)
 
@@ -524,6 +551,7 @@ def inverse_inertia_matrix(inertia: Float[Array, "... 10"]) -> Float[Array, "...
 
 def _rotation_and_lever(X: Pose) -> tuple[Array, Array]:
     """The matrices R and `[p x] R` (..., 3, 3) of a pose."""
+    X = _checked(X)
     pR = Mat3.skew(Vec3.from_array(X.p)) @ Mat3.from_array(X.R)
     return X.R, pR.array()
 
@@ -562,9 +590,12 @@ def pose_to_featherstone(
     `[[E, 0], [-E r x, E]]` of Featherstone (2.24) is `inverse_motion_matrix(X_AB)` in angular-first
     order.
     """
-    return _t(X_AB.R), X_AB.p
+    R, p = _checked(X_AB)
+    return _t(R), p
 
 
 def pose_from_featherstone(E: Float[Array, "... 3 3"], r: Float[Array, "... 3"]) -> Pose:
     """The pose `X_AB` of Featherstone's `(E, r)`: the inverse of `pose_to_featherstone`."""
+    require_entries(E, 3, 3)
+    require_entries(r, 3)
     return Pose(_t(E), r)

@@ -1302,12 +1302,14 @@ WRONG = {
     "X_WA has dtype float32": lambda: distance(
         POINT, identity_pose(jnp.float32), POINT, identity_pose(jnp.float64)
     ),
-    "a and b are half-spaces": lambda: distance(
+    "a is a HalfSpace and b is a HalfSpace": lambda: distance(
         HalfSpace(), identity_pose(), HalfSpace(), identity_pose()
     ),
     "X_FS.R has shape": lambda: PlacedShape(POINT, X_FS=Pose(np.eye(4), np.zeros(3))),
     "no_frame": lambda: pairs_of(arm()[0], [PlacedShape(POINT, "no_frame")]),
-    "two half-spaces": lambda: DistancePairs((PlacedShape(HalfSpace()),) * 2, ((0, 1),)),
+    "at most one HalfSpace or HeightGrid": lambda: DistancePairs(
+        (PlacedShape(HalfSpace()),) * 2, ((0, 1),)
+    ),
     "shapes is PlacedShape": lambda: DistancePairs(PlacedShape(POINT), ()),
     "members is 3": lambda: DistancePairs((PlacedShape(POINT),), 3),
     "members has (False, True)": lambda: DistancePairs((PlacedShape(POINT),) * 2, ((False, True),)),

@@ -457,7 +457,7 @@ WRONG = {
         (sphere("body0", 0.1),), ((0, -2),)
     ),
     "both shapes of the pair": lambda: collision_pairs([(sphere(None, 0.1), sphere(None, 0.1))]),
-    "has two half-spaces": lambda: collision_pairs(
+    "expected at most one HalfSpace or HeightGrid": lambda: collision_pairs(
         [(PlacedShape(HalfSpace(), "body0"), PlacedShape(HalfSpace()))]
     ),
     "expected objects of type PlacedShape": lambda: collision_pairs(

@@ -563,6 +563,8 @@ FEW = "--kinds revolute --quantities placement --order 1 --modes forward --preci
         ("--adapter :GUARD", "--adapter :GUARD: Empty module name"),
         ("--state nowhere", "--state: no state has 'nowhere' in its name"),
         ("--solutions no_robot.urdf", "no_robot.urdf: "),
+        ("--solutions no.urdf --json a.json", "--json is an option of the suite, and not"),
+        ("--solutions no.urdf --kinds planar", "--kinds is an option of the suite, and not"),
         (f"{FEW} --json no/folder", "--json no/folder: No such file or directory"),
     ],
 )

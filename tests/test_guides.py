@@ -31,7 +31,7 @@ PROGRAMS = {
     "add_a_joint.md": 3,
     "contact_motions.md": 2,
     "free_time.md": 2,
-    "distances.md": 4,
+    "distances.md": 5,
     "exchange.md": 4,
     "integrators.md": 1,
     "legged_environment.md": 5,

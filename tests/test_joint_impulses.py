@@ -120,8 +120,11 @@ def sliders(parameters):
 @jax.jit
 def impulses(model, q, u, servo, dt):
     """The impulses on sliders at the velocity u after the step; R is 0.01 m/s per N s."""
-    conductance = jnp.full(model.nv, 100.0)
-    return joint_law(model, q, dt, jnp.asarray(RECOVERY), conductance, servo).impulses(u)
+    inverse_inertia, ratio = jnp.full(model.nv, 10.0), jnp.asarray(1e-3)
+    recovery = jnp.asarray(RECOVERY)
+    return joint_law(
+        model, q, jnp.zeros_like(u), dt, ratio, recovery, inverse_inertia, None, servo
+    ).impulses(u)
 
 
 def test_a_traced_effort_out_of_its_range_gives_no_impulse_without_limit():

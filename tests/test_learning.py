@@ -867,6 +867,22 @@ def test_checkpoints_that_state_no_environment_still_load(tmp_path):
     assert same(again.state, training.state)
 
 
+def test_a_checkpoint_without_a_newer_setting_of_its_environment_has_the_default(
+    point_task, tmp_path
+):
+    path, default = tmp_path / "file", Point()
+    learning.Training(SMALL["apg"], default, task="point").save(path)
+
+    def remove(about):
+        del about["environment"]["settings"]["episode_steps"]
+
+    with_description(path, checkpoint.VERSION, remove)
+    assert learning.load_training(path).env == default  # the task has 5 steps
+    learning.Training(SMALL["apg"], default, task="point").load(path)
+    with pytest.raises(SavedFileError, match="environment setting episode_steps is 6, expected 5"):
+        learning.Training(SMALL["apg"], Point(episode_steps=5), task="point").load(path)
+
+
 @pytest.mark.parametrize("name", ["apg", "ppo", "shac"])
 def test_checkpoints_with_former_names_of_settings_load(name, tmp_path):
     """As those of version 3 of the format."""

@@ -179,6 +179,16 @@ def test_a_text_with_a_byte_order_mark():
     assert load_mjcf("\ufeff" + text).model.nv == 1
 
 
+@pytest.mark.parametrize("place", [1, 5])
+def test_an_initial_pose_that_is_not_finite_is_named(place):
+    compiled = mujoco.MjModel.from_xml_string(
+        "<mujoco><worldbody><body><freejoint name='f'/><geom size='1'/></body></worldbody></mujoco>"
+    )
+    compiled.qpos0[place] = np.nan
+    with pytest.raises(rbd.ModelError, match=r"joint 'f': qpos0 is .*nan.*, expected finite"):
+        from_mujoco(compiled)
+
+
 def test_poses_to_and_from_mujoco(rng):
     xquat = rng.normal(size=(5, 4))
     xquat /= np.linalg.norm(xquat, axis=1, keepdims=True)

@@ -547,6 +547,11 @@ def joint_muscle(force_range=None, joint_force_range=None, **change):
     )
 
 
+def test_a_flag_of_numpy_is_a_flag():
+    torque = BallTorque("ball", [1, 0, 0], in_parent=np.bool_(True))
+    assert jax.tree.structure(torque) == jax.tree.structure(BallTorque("ball", [1, 0, 0], True))
+
+
 WRONG = {
     "peak_force is .* expected finite, 0 or more": lambda: joint_muscle(peak_force=[-1.0]),
     r"length_range has shape \(1, 3\)": lambda: joint_muscle(length_range=[[0, 1, 2]]),

@@ -430,6 +430,14 @@ SCENE_FAULTS = {
         [contact.Scene(("l0",), inverse_inertia=contact.InverseInertias([1.0], [1.0])), SCENE],
         "inverse_inertia, expected None",
     ),
+    "softness of contacts": (
+        [SCENE, contact.Scene(("l0",), material=contact.Material(softness=contact.Softness()))],
+        "has a softness, expected rigid contacts",
+    ),
+    "softness of limits": (
+        [SCENE, contact.Scene(("l0",), limit_softness=contact.Softness())],
+        "has a softness, expected rigid contacts",
+    ),
     "another ground": (
         [SCENE, contact.Scene(("l0",), ground=lambda xy: 0.1 * xy[0])],
         "the ground of the scene of 'robot'",

@@ -469,6 +469,10 @@ REFUSED = {
     "algorithm is 'str', expected a Shac, an Apg": lambda: learning.Training("ppo", CART_POLE),
     "env is 'str', expected an Env": lambda: learning.Training(learning.Ppo(), "cart-pole"),
     "mesh is 'int', expected a Mesh": lambda: learning.Training(learning.Ppo(), CART_POLE, mesh=5),
+    "block is 0, expected an": lambda: learning.Training(learning.Ppo(), CART_POLE, block=0),
+    "batch is 256, expected a multiple of 3, the number of devices times block": lambda: (
+        learning.Training(learning.Ppo(), CART_POLE, block=3)
+    ),
     "training is 'int', expected a Training": lambda: learning.policy_arrays(5),
     "arrays has no 'mean'": lambda: learning.numpy_policy({}),
     "arrays has no 'bias_1'": lambda: learning.numpy_policy(
@@ -881,6 +885,26 @@ REFUSED = {
     "q has shape (4,) and dtype int64": lambda: so3.quaternion_to_matrix(jnp.arange(4)),
     "R has shape (3, 3) and dtype int64": lambda: so3.log(jnp.eye(3, dtype=int)),
     "xi has shape (6,) and dtype int64": lambda: se3.left_jacobian(jnp.arange(6)),
+    "a vector is [1, 2, 3], expected an array (..., 3)": lambda: spatial.skew([1, 2, 3]),
+    "a pose is of the type ndarray, expected a Pose": lambda: spatial.compose(ORIGIN, np.eye(4)),
+    "a pose is of the type tuple, expected a Pose": lambda: spatial.inverse((np.eye(3), Q)),
+    "a matrix has shape (4, 4), expected (..., 3, 3)": lambda: spatial.inverse(
+        Pose(np.eye(4), np.zeros(3))
+    ),
+    "a matrix has shape (3, 5), expected (..., 3, 3)": lambda: spatial.inertia_from_com(
+        1.0, np.zeros(3), np.zeros((3, 5))
+    ),
+    "a vector has shape (0,), expected (..., 3)": lambda: spatial.compose(
+        Pose(np.eye(3), np.zeros(0)), ORIGIN
+    ),
+    "a vector has shape (5,), expected (..., 12)": lambda: spatial.momentum_from_moments(Q5),
+    "mass is [1.0], expected an array": lambda: spatial.inertia_from_com(
+        [1.0], np.zeros(3), np.eye(3)
+    ),
+    "dt has dtype bool, expected a number": lambda: moved(dt=True),
+    "servo contains an array of shape (1,), expected arrays": lambda: tendon_servo_step(
+        stiffness=np.array(["a"])
+    ),
     "a vector has shape (5,), expected (..., 6)": lambda: spatial.cross_force(Q5, Q5),
     "a vector has shape (5,), expected (..., 3)": lambda: spatial.skew(Q5),
     "a vector has shape (5,), expected (..., 10)": lambda: spatial.inertia_matrix(Q5),

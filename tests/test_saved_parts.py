@@ -155,6 +155,7 @@ def test_an_arm_with_muscles_is_the_same_robot(tmp_path):
             tendons.Tendons([SUM], stiffness=jnp.ones(1, jnp.bfloat16)),
             r"parts\['it'\].stiffness is an array of bfloat16, which no file can hold",
         ),
+        ((1, 10**5000), r"parts\['it'\]\[1\] is an integer of more than 64 bits"),
         (jax.random.key(0), r"parts\['it'\] is an array of key<fry>, which no file can hold"),
         (
             tendons.Tendons([CORD], stiffness=[1.0]).__class__,

@@ -9,6 +9,7 @@ import os
 import pathlib
 import platform
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import cli, envs, learning
-from support import nightly, on_devices
+from support import block_training, nightly, on_devices
 from support.point import Point
 from support.zoo import close
 
@@ -175,16 +176,16 @@ def test_every_algorithm(tmp_path):
 
 @pytest.mark.slow
 def test_trainings_split_their_environments(tmp_path):
-    """The losses are those of one device, and each of two devices has half of the states."""
+    """The losses are those of one device, and each of two devices simulates half of the states."""
     run(["-m", "support.on_devices", "trainings", tmp_path])
-    values, devices = load(tmp_path / "trainings")
+    values, found = load(tmp_path / "trainings")
     for name in ("shac", "ppo", "own"):
         alone = values[f"{name}, alone"]
         assert len(set(map(float, alone))) == 4
-        assert devices[f"{name}, alone"] == [1, 1, 1]
+        assert found[f"{name}, alone"] == {"sizes": [8], "devices": 0}
         for kind in on_devices.TYPES:
             np.testing.assert_allclose(values[f"{name}, {kind}"], alone, rtol=1e-9)
-            assert devices[f"{name}, {kind}"] == [2, 2, 2]
+            assert found[f"{name}, {kind}"] == {"sizes": [4], "devices": 2}
 
 
 # ---------------------------------------------------------------------------- two processes
@@ -287,11 +288,10 @@ def test_environments_of_a_mesh_have_their_own_parameters(mesh):
 
 
 @pytest.mark.parametrize("kind", nightly.all_but(["explicit"], on_devices.TYPES))
-def test_a_training_uses_its_mesh(kind):
+def test_a_training_accepts_a_mesh_of_one_device(kind):
     mesh = on_devices.mesh_of(1, kind)
     training = learning.Training(learning.Apg(8, 9, (6,), updates=1), Point(), mesh=mesh)
     assert math.isfinite(next(training.run()).metrics["loss"])
-    assert mesh_of_array(training.state.states.physics).axis_names == mesh.axis_names
 
 
 def mesh_of_array(x):
@@ -340,6 +340,92 @@ def test_shares_of_one_process_are_the_batch(mesh):
 def test_wrong_arguments(mesh, call, words):
     with pytest.raises(rbd.ArgumentError, match=words):
         call(lambda *x: x, mesh)
+
+
+# ---------------------------------------------------------------------------- trainings in blocks
+
+# As many threads of XLA on each machine: the gradient of a large minibatch is a sum whose order
+# depends on their number.
+THREADS = {"NPROC": "4"}
+COMPLETE = {"XLA_FLAGS": "", **THREADS}  # with all optimizations and instructions of this machine
+
+
+def train(*commands, **changes):
+    run(*(["-m", "support.block_training", *command] for command in commands), **changes)
+
+
+def checkpoints(file, names=("ppo", "apg", "shac", "imitation")):
+    return {name: file.with_name(f"{file.name}-{name}").read_bytes() for name in names}
+
+
+@pytest.mark.parametrize("name", nightly.all_but(["apg"], ["ppo", "apg", "shac", "imitation"]))
+def test_blocks_change_a_training_only_by_rounding(name, monkeypatch):
+    """Each environment has its own parameters. A step computes the environments of one block."""
+    sizes, step = set(), envs.batches.Vectorized.step
+
+    def recorded_step(batch, params, state, action):
+        sizes.add(state.steps.size)
+        return step(batch, params, state, action)
+
+    monkeypatch.setattr(envs.batches.Vectorized, "step", recorded_step)
+    records = []
+    for block in (None, block_training.BLOCK):
+        sizes.clear()
+        ((_, training),) = block_training.trainings("point", None, [name], block)
+        records.append([record.metrics for record in training.run()])
+        assert sizes == {block or block_training.BATCH}
+    whole, in_blocks = records
+    assert whole[0]["gradient_norm"] > 1e-3
+    chex.assert_trees_all_close(in_blocks, whole, rtol=1e-3, atol=1e-5)
+
+
+def test_a_training_in_blocks_is_the_same_on_one_and_two_devices(tmp_path):
+    """The checkpoints, byte for byte; each environment has its own parameters."""
+    flags = {"XLA_FLAGS": os.environ.get("XLA_FLAGS", ""), **THREADS}
+    names = ["--names", "apg"]
+    train(["point", 1, tmp_path / "one", *names], ["point", 2, tmp_path / "two", *names], **flags)
+    assert checkpoints(tmp_path / "one", ["apg"]) == checkpoints(tmp_path / "two", ["apg"])
+
+
+@pytest.fixture(scope="module", params=["point", "cart-pole"])
+def one_device(request, tmp_path_factory):
+    """A task, and the checkpoints of its trainings on one device."""
+    file = tmp_path_factory.mktemp(request.param) / "one"
+    train([request.param, 1, file], **COMPLETE)
+    return request.param, checkpoints(file)
+
+
+@pytest.mark.slow
+def test_a_training_in_blocks_does_not_depend_on_its_devices(one_device, tmp_path):
+    task, expected = one_device
+    for count in (2, 4):
+        train([task, count, tmp_path / str(count)], **COMPLETE)
+        assert checkpoints(tmp_path / str(count)) == expected
+
+
+@pytest.mark.slow
+def test_a_training_in_blocks_does_not_depend_on_its_processes(one_device, tmp_path):
+    """Two processes with two devices each."""
+    task, expected = one_device
+    port = free_port()
+    files = [tmp_path / f"process{i}" for i in range(2)]
+    each = [[task, 2, file, "--port", port, "--process", i] for i, file in enumerate(files)]
+    train(*each, **COMPLETE)
+    assert [checkpoints(file) for file in files] == [expected, expected]
+
+
+@pytest.mark.slow
+def test_a_training_in_blocks_continues_after_a_kill(one_device, tmp_path):
+    """On one device, and then on two."""
+    task, expected = one_device
+    file = tmp_path / "killed"
+    for name in expected:
+        command = [task, 1, file, "--kill", "--names", name]
+        program = [sys.executable, "-m", "support.block_training", *map(str, command)]
+        assert subprocess.run(program, env=environment(**COMPLETE)).returncode == -signal.SIGKILL
+        assert checkpoints(file, [name]) != {name: expected[name]}
+    train([task, 2, file, "--resume"], **COMPLETE)
+    assert checkpoints(file) == expected
 
 
 CHECKPOINT = """

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -434,6 +435,9 @@ def test_all_faults_are_one_error():
         urdf_text(disordered)
 
 
+NO_BALL = Geometry(eqx.tree_at(lambda ball: ball.radius, Sphere(0.1), np.array(np.nan)))
+
+
 def test_models_and_arguments_that_are_refused():
     model = chain(hinge())
     for wrong, words in (
@@ -447,6 +451,8 @@ def test_models_and_arguments_that_are_refused():
         (Geometry(MeshFile("a\0.stl"), np.eye(4)), "has the file 'a.x00.stl' with a character"),
         (Geometry(MeshFile("$(a).stl"), np.eye(4)), "has the file .* an xacro expression"),
         (Geometry(Sphere(0.1), np.eye(4), None, "a\0"), "has the name 'a.x00' with a character"),
+        (NO_BALL, "link 'l0': its visual 0: radius of its Sphere is not finite"),
+        (Geometry(Sphere(0.1), 2 * np.eye(4)), "link 'l0': its visual 0: placement of its"),
     ):
         wrong = dataclasses.replace(model, geometry=LinkGeometry({"l0": (shape,)}))
         with pytest.raises(ModelError, match=words):

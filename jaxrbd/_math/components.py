@@ -24,11 +24,13 @@ from .ranks import minus, plus, times
 
 
 def require_entries(a: Array, *sizes: int) -> None:
-    """Raise ArgumentError unless the last axes of an array, one or two, have these sizes."""
-    if a.shape[-len(sizes) :] != sizes:
+    """Raise ArgumentError unless a is an array whose last axes, one or two, have these sizes."""
+    shape = getattr(a, "shape", None)
+    if shape is None or shape[-len(sizes) :] != sizes:
         kind = "vector" if len(sizes) == 1 else "matrix"
+        found = f"is {a!r}, expected an array" if shape is None else f"has shape {shape}, expected"
         expected = ", ".join(map(str, sizes))
-        raise ArgumentError(f"a {kind} has shape {a.shape}, expected (..., {expected})")
+        raise ArgumentError(f"a {kind} {found} (..., {expected})")
 
 
 def require_floats(x: Array, name: str, *shape: int) -> None:
@@ -101,7 +103,8 @@ class Mat3:
 
     @classmethod
     def from_array(cls, a: Array) -> Mat3:
-        """The components of an array (..., 3, 3)."""
+        """The components of an array (..., 3, 3). Raises ArgumentError for another shape."""
+        require_entries(a, 3, 3)
         c = jnp.unstack(a.reshape(*a.shape[:-2], 9), axis=-1)
         return cls(Vec3(*c[0:3]), Vec3(*c[3:6]), Vec3(*c[6:9]))
 

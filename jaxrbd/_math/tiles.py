@@ -47,7 +47,16 @@ def in_blocks(function: Callable[[Any], Any], states: Any, size: int) -> Any:
 BLOCK = 64  # the largest number of samples of a block of `repeat_in_blocks` on a CPU
 
 
-def repeat_in_blocks(step: Callable[..., tuple[Any, Array]], operands: Any, state: Any) -> Any:
+class Row(NamedTuple):
+    """The array `table[row]`: a large array that functions read by index, without a copy."""
+
+    table: Array
+    row: Array
+
+
+def repeat_in_blocks(
+    step: Callable[..., tuple[Any, Array]], operands: Any, state: Any, table: Array | None = None
+) -> Any:
     """The state of one sample after `step` was repeated until the sample is finished.
 
     `step` computes a block of samples: its arguments are the operands and the states of the block,
@@ -55,25 +64,37 @@ def repeat_in_blocks(step: Callable[..., tuple[Any, Array]], operands: Any, stat
     step. Under `vmap`, each sample takes only the steps that it needs: a block consists of samples
     that are not finished. So a slow sample does not delay the others. The caller defines the
     derivative of the result.
+
+    A block has copies of the operands. So an operand that is large and that many samples share is
+    given as `table`. Then the third argument of `step` is a `Row` with the rows (block,).
     """
-    return _repeated(step, operands, state, 0)
+    return _repeated(step, operands, state, table, 0)
 
 
-def _repeated(step: Callable[..., tuple[Any, Array]], operands: Any, state: Any, axes: int) -> Any:
+def _repeated(
+    step: Callable[..., tuple[Any, Array]],
+    operands: Any,
+    state: Any,
+    table: Array | None,
+    axes: int,
+) -> Any:
     """`repeat_in_blocks` for a batch whose arrays have `axes` leading axes.
 
     An axis of an operand has length 1 if all samples along this axis have the same operand.
     """
 
     @custom_vmap
-    def run(operands, state):
+    def run(operands, state, table):
         shape = jax.tree.leaves(state)[0].shape[:axes]
         count = math.prod(shape)
         if not isinstance(count, int):  # a symbolic size of `jax.export`
-            return _repeated_at_once(step, operands, state, shape)
+            return _repeated_at_once(step, operands, state, table, shape)
         if not count:
             return state
         flat = jax.tree.map(lambda x: x.reshape(count, *x.shape[axes:]), state)
+        if table is not None:
+            lengths = table.shape[:axes]
+            table = table.reshape(-1, *table.shape[axes:])
 
         def block_step(rows, block):
             place = jnp.unravel_index(rows, shape) if axes else ()
@@ -84,7 +105,13 @@ def _repeated(step: Callable[..., tuple[Any, Array]], operands: Any, state: Any,
                 # `0 * i` has the shape (block,), also if all axes of the operand have length 1.
                 return x[tuple(i if n > 1 else 0 * i for i, n in zip(place, x.shape))]
 
-            return step(jax.tree.map(taken, operands), block)
+            arguments = jax.tree.map(taken, operands), block
+            if table is None:
+                return step(*arguments)
+            row = jnp.zeros_like(rows)
+            for i, n in zip(place, lengths):
+                row = n * row + (i if n > 1 else 0)
+            return step(*arguments, Row(table, row))
 
         def on_cpu(flat):
             return repeat_batch(block_step, flat, min(BLOCK, count))
@@ -96,23 +123,30 @@ def _repeated(step: Callable[..., tuple[Any, Array]], operands: Any, state: Any,
         return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), found)
 
     @run.def_vmap
-    def _(count, is_batched, operands, state):
+    def _(count, is_batched, operands, state, table):
         def with_axis(x, mapped):
             return x if mapped else x[None]
 
         def filled(x, mapped):
             return x if mapped else jnp.broadcast_to(x, (count, *x.shape))
 
-        operands = jax.tree.map(with_axis, operands, is_batched[0])
+        operands, table = (
+            jax.tree.map(with_axis, x, flags)
+            for x, flags in ((operands, is_batched[0]), (table, is_batched[2]))
+        )
         state = jax.tree.map(filled, state, is_batched[1])
-        found = _repeated(step, operands, state, axes + 1)
+        found = _repeated(step, operands, state, table, axes + 1)
         return found, jax.tree.map(lambda _: True, found)
 
-    return run(operands, state)
+    return run(operands, state, table)
 
 
 def _repeated_at_once(
-    step: Callable[..., tuple[Any, Array]], operands: Any, state: Any, shape: tuple[int, ...]
+    step: Callable[..., tuple[Any, Array]],
+    operands: Any,
+    state: Any,
+    table: Array | None,
+    shape: tuple[int, ...],
 ) -> Any:
     """`_repeated` for a batch of this shape, in which all samples wait for the slowest one."""
     count, axes = math.prod(shape), len(shape)
@@ -121,10 +155,11 @@ def _repeated_at_once(
         return jnp.broadcast_to(x, (*shape, *x.shape[axes:])).reshape(count, *x.shape[axes:])
 
     operands = jax.tree.map(flat, operands)
+    rows = () if table is None else (Row(flat(table), jnp.arange(count)),)
 
     def body(work: tuple[Any, Array]) -> tuple[Any, Array]:
         states, unfinished = work
-        new, more = step(operands, states)
+        new, more = step(operands, states, *rows)
         return jax.vmap(select)(unfinished, new, states), unfinished & more
 
     start = jax.tree.map(flat, state), jnp.ones(count, bool)

@@ -162,9 +162,8 @@ class BallTorque(eqx.Module):
     in_parent: bool = eqx.field(static=True)
 
     def __init__(self, joint: str, axis: Vector, in_parent: bool = False):
-        if not isinstance(in_parent, bool):
-            raise ArgumentError(f"in_parent is {in_parent!r}, expected True or False")
-        self.joint, self.in_parent = arguments.text(joint, "joint"), in_parent
+        arguments.require_flag(in_parent, "in_parent")
+        self.joint, self.in_parent = arguments.text(joint, "joint"), bool(in_parent)
         self.axis = required_parameters(axis, "axis", (3,))
         arguments.require(self.axis, np.isfinite, "axis", "finite")
 

@@ -92,9 +92,8 @@ def add_parser(commands) -> None:
     add(
         "--evaluation-episodes",
         type=parsing.count,
-        default=64,
         metavar="N",
-        help="number of episodes of an evaluation",
+        help="number of episodes of an evaluation (64)",
     )
     add(
         "--stop-at",
@@ -140,6 +139,8 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentError("--start-from begins a training, and --resume continues one")
     if options.start_from:
         read_description(options.start_from)  # an error before the long compilation
+    if options.evaluation_episodes is not None and options.evaluate_every is None:
+        raise ArgumentError("--evaluation-episodes is for --evaluate-every")
     if options.stop_at is not None and options.evaluate_every is None:
         raise ArgumentError("--stop-at is the return of an evaluation, and needs --evaluate-every")
     top = Path(options.out or f"train-{options.task}-{options.algorithm}")
@@ -224,7 +225,7 @@ def _evaluation(options: argparse.Namespace, training: Training) -> Evaluations 
         return None
     return Evaluations(
         options.evaluate_every,
-        options.evaluation_episodes,
+        64 if options.evaluation_episodes is None else options.evaluation_episodes,
         options.stop_at,
         with_whole_episodes(training),
     )
@@ -438,6 +439,7 @@ def _resumption(options: argparse.Namespace, folder: Path) -> str:
             words += ["--" + name.replace("_", "-")]
     if options.evaluate_every is not None:
         words += ["--evaluate-every", str(options.evaluate_every)]
+    if options.evaluation_episodes is not None:
         words += ["--evaluation-episodes", str(options.evaluation_episodes)]
     if options.stop_at is not None:
         words += [f"--stop-at={options.stop_at}"]  # it may begin with a minus

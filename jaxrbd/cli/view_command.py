@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from ..errors import ArgumentError
 from ..io._sealed import replace_file
 from ..view import LAYERS, render, save_html, serve
 from . import parsing
@@ -30,7 +31,6 @@ def add_parser(commands) -> None:
     add(
         "--port",
         type=parsing.port,
-        default=8080,
         metavar="N",
         help="port of the server, or the next free port (8080)",
     )
@@ -48,6 +48,8 @@ def add_parser(commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show the robot until Ctrl-C, or write the files; return the exit status."""
+    if options.port is not None and (options.html or options.png):
+        raise ArgumentError("--port is for the server, which --html and --png do not start")
     model = load(options.robot, options.free_flyer)
     arguments = {"layers": options.layers, "packages": dict(options.package)}
     with print_warnings():
@@ -59,7 +61,8 @@ def run(options: argparse.Namespace) -> int:
             print(f"ok: {options.png}")
         if options.html or options.png:
             return 0
-        with serve(model, port=options.port, **arguments) as viewer:
+        port = 8080 if options.port is None else options.port
+        with serve(model, port=port, **arguments) as viewer:
             print(f"{model.name}: {viewer.url} (Ctrl-C ends)", flush=True)
             viewer.wait()
     return 0

@@ -1,4 +1,4 @@
-"""Signed distances of convex shapes, and of the shapes of a robot and its world.
+"""Signed distances of convex shapes and grounds, and of the shapes of a robot and its world.
 
 >>> from jaxrbd.collision import Box, PlacedShape, pairs_of, robot_distances
 >>> table = PlacedShape(Box([0.5, 0.5, 0.02]), X_FS=pose, name="table")
@@ -7,6 +7,7 @@
 """
 
 from .distances import distance
+from .height_grid import HeightGrid
 from .robot_shapes import (
     DistancePairs,
     PlacedShape,
@@ -35,6 +36,7 @@ __all__ = [
     "Cylinder",
     "Ellipsoid",
     "HalfSpace",
+    "HeightGrid",
     "PlacedShape",
     "Sphere",
     "capsule_between",

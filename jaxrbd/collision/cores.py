@@ -18,7 +18,7 @@ capsule a segment. A core states six functions of vectors (3,) in the frame of t
 
 The convex hull of points has only `support`, `height`, `extent` and `face`, and `corner` and
 `corner_points` for `hulls.py`. For `nearest` and `flat_part`, one of its triangles replaces it. A
-triangle has no `face`.
+triangle has all of these functions but `face`.
 """
 
 from __future__ import annotations
@@ -200,6 +200,14 @@ class TriangleCore(eqx.Module):
 
     def height(self, n: Float[Array, "3"]) -> Array:
         return jnp.max(matmul(self.corners, n))
+
+    def corner(self, n: Float[Array, "3"]) -> Array:
+        """The index () of a corner that is farthest in the direction n."""
+        return jnp.argmax(matmul(self.corners, n)).astype(jnp.int32)
+
+    def corner_points(self, corners: Array) -> Array:
+        """The corners (k, 3) with some indices (k,)."""
+        return self.corners[corners]
 
     def flat_part(self, u: Float[Array, "3"], step: Float[Array, "3"]) -> Array:
         room, known = _face_weights(self.corners - u[None])

@@ -8,17 +8,30 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from .._math.cast import cast
 from ..errors import ArgumentError
 from ..model import arguments
 from ..spatial import Pose
 from .cores import HullCore
+from .grid_distances import grid_separations
+from .height_grid import HeightGrid
 from .segment_boxes import segment_box_separation
 from .segment_cylinders import segment_cylinder_separation
 from .segments import segment_separation
 from .separation import Separation, half_space_separation, shape_separation
-from .shapes import Box, Capsule, Cylinder, HalfSpace, Shape, Sphere, checked_shape, core_of
+from .shapes import (
+    Box,
+    Capsule,
+    Cylinder,
+    Shape,
+    Sphere,
+    Unbounded,
+    checked_shape,
+    core_of,
+    require_single,
+)
 
 # The formulas of pairs; the first one is for all pairs of cores. Spheres and capsules are segments.
 _FORMULAS = (
@@ -34,7 +47,7 @@ _OF_SEGMENTS, _WITH_BOX, _WITH_CYLINDER = 1, 2, 3
 def distance(a: Shape, X_WA: Pose, b: Shape, X_WB: Pose) -> Separation:
     """The signed distance of two shapes, the points where they are nearest, and the normal.
 
-    - `a`, `b`: shapes; at most one is a `HalfSpace`;
+    - `a`, `b`: shapes; at most one is a `HalfSpace` or a `HeightGrid`;
     - `X_WA`, `X_WB`: the poses of the frames of the shapes in the world, of one dtype. For batches
       use `jax.vmap`.
 
@@ -42,16 +55,25 @@ def distance(a: Shape, X_WA: Pose, b: Shape, X_WB: Pose) -> Separation:
     minus the length of the shortest translation after which they only touch. If one of them is a
     cylinder, an ellipsoid or a mesh, the result can be a local minimum of this length.
 
+    A `HeightGrid` is the ground below flat triangles through its nodes. The diagonal of each cell
+    goes from node [i, j] to node [i + 1, j + 1]. Outside of the grid, the ground continues with the
+    height of the nearest point of the border. If the core of a shape, which is the shape without
+    its rounding, overlaps this ground, the distance is minus the height by which the core must be
+    raised along the z axis of the grid, minus the rounding. Then the normal is that of the ground
+    where the raised core leaves it. In all derivatives, this normal and the places of the points on
+    both shapes are constant: the first derivative of the distance is exact, the second is not.
+
     Derivatives with respect to poses and sizes are exact in both modes, up to the second of the
     distance and the first of the points and of the normal. Where the points are not unique, as for
     parallel faces, the derivative of the distance is one of its subgradients.
 
-    Raises ArgumentError for objects of other types, for two half-spaces, for poses of two dtypes,
-    and for a batch of shapes.
+    Raises ArgumentError for objects of other types, for two half-spaces or grids, for poses of two
+    dtypes, and for a batch of shapes.
     """
     shapes = checked_shape(a, "a"), checked_shape(b, "b")
-    if all(isinstance(shape, HalfSpace) for shape in shapes):
-        raise ArgumentError("a and b are half-spaces, expected at most one HalfSpace")
+    if all(isinstance(shape, Unbounded) for shape in shapes):
+        kinds = " and b is a ".join(type(shape).__name__ for shape in shapes)
+        raise ArgumentError(f"a is a {kinds}, expected at most one HalfSpace or HeightGrid")
     poses = [arguments.pose_parameter(X, name) for X, name in ((X_WA, "X_WA"), (X_WB, "X_WB"))]
     if poses[0].p.dtype != poses[1].p.dtype:
         raise ArgumentError(
@@ -76,7 +98,9 @@ def separations(shapes: Sequence[Shape], X: Pose, members: np.ndarray) -> Separa
 
 
 def _separations_of(batch: Batch) -> Separation:
-    if batch.a is None:
+    if isinstance(batch.a, HeightGrid):
+        found = grid_separations(batch.a, batch.X_a, batch.b, batch.X_b)
+    elif batch.a is None:
         found = jax.vmap(half_space_separation)(batch.X_a, batch.b, batch.X_b)
     else:
         found = jax.vmap(batch.formula)(batch.a, batch.X_a, batch.b, batch.X_b)
@@ -98,12 +122,33 @@ def _formulas_of(shapes: Sequence[Shape], members: np.ndarray) -> np.ndarray:
     return formulas
 
 
+def gradient_lengths(
+    shapes: Sequence[Shape], X: Pose, members: np.ndarray, found: Separation
+) -> Array:
+    """The lengths (m,) of the gradients of distances with respect to the position of a shape.
+
+    They are 1 if no core overlaps a grid, see `grid_separations`. `found`: the separations of the
+    pairs; other arguments as for `batches_of`.
+    """
+    lengths = jnp.ones_like(found.distance)
+    are_grids = np.array([isinstance(shape, HeightGrid) for shape in shapes])[members]
+    rows = np.flatnonzero(np.any(are_grids, axis=1))
+    if not len(rows):
+        return lengths
+    grids, others = members[are_grids], members[rows][~are_grids[rows]]
+    radii = jnp.stack([core_of(shapes[i])[1] for i in others])
+    slope = jnp.abs(jnp.sum(found.normal[rows] * X.R[grids][:, :, 2], axis=1))
+    overlap = found.distance[rows] < -radii
+    return lengths.at[rows].set(jnp.where(overlap, 1 / jnp.where(overlap, slope, 1), 1))
+
+
 class Batch(NamedTuple):
     """Pairs of shapes of one kind and with one label.
 
     - `rows` (n,): the places of the pairs in the list of all pairs;
     - `exchanged` (n,): whether a and b are the second and the first shape of a pair;
-    - `a`, `b`: the cores with roundings; `a` is None for half-spaces;
+    - `a`, `b`: the cores with roundings; `a` is None for half-spaces, and one grid for all pairs
+      with this grid;
     - `X_a`, `X_b`: the poses of the shapes;
     - `label`: the label that all pairs of the batch have;
     - `formula`: the function of a, X_a, b and X_b that computes the `Separation` of a pair.
@@ -128,23 +173,27 @@ def batches_of(
     - `members` (m, 2): the indices of the shapes of each pair;
     - `labels` (m,): an integer for each pair. Pairs with different labels are in different batches.
     """
-    cores = [None if isinstance(shape, HalfSpace) else core_of(shape) for shape in shapes]
-    kinds = sorted({type(core[0]).__name__ for core in cores if core is not None})
-    # The kind of a shape is an integer: 0 for a half-space, else 1 plus the place of the type of
-    # its core. In a batch, shape a has the lower kind. Segments and boxes have the same kind; then
-    # shape a is the segment.
-    kind = np.array([0 if c is None else 1 + kinds.index(type(c[0]).__name__) for c in cores])
-    stacks = [
-        _stacked([cores[i] for i in np.flatnonzero(kind == k)]) for k in range(1, kind.max() + 1)
-    ]
+    grids = [i for i, shape in enumerate(shapes) if isinstance(shape, HeightGrid)]
+    for i in grids:
+        require_single(shapes[i])
+    cores = [None if isinstance(shape, Unbounded) else core_of(shape) for shape in shapes]
+    types = sorted({type(core[0]).__name__ for core in cores if core is not None})
+    # The kind of a shape is an integer: its place in (half-spaces, first grid, ..., first type of
+    # cores, ...). In a batch, shape a has the lower kind. Segments and boxes have the same kind;
+    # then shape a is the segment.
+    first = 1 + len(grids)
+    kind = np.array([0 if c is None else first + types.index(type(c[0]).__name__) for c in cores])
+    kind[grids] = 1 + np.arange(len(grids))
+    kinds = first + len(types)
+    stacks = [_stacked([cores[i] for i in np.flatnonzero(kind == k)]) for k in range(first, kinds)]
     places = [int(np.sum(kind[:i] == k)) for i, k in enumerate(kind)]
 
     def cores_at(index: np.ndarray) -> Any:
-        """The cores of shapes of one kind."""
-        if kind[index[0]] == 0:
-            return None
+        """The cores of shapes of one kind; the grid, if the kind is a grid."""
+        if kind[index[0]] < first:
+            return None if kind[index[0]] == 0 else shapes[index[0]]
         rows = np.array(places)[index]
-        return jax.tree.map(lambda x: x[rows], stacks[kind[index[0]] - 1])
+        return jax.tree.map(lambda x: x[rows], stacks[kind[index[0]] - first])
 
     order = 2 * kind + [isinstance(shape, Box) for shape in shapes]
     exchanged = order[members[:, 0]] > order[members[:, 1]]
@@ -152,7 +201,7 @@ def batches_of(
     formulas = _formulas_of(shapes, members)
     # A code per combination of a label, a formula, and the kinds of a and b.
     groups = labels * len(_FORMULAS) + formulas
-    codes = kind[ordered] @ [len(kinds) + 1, 1] + groups * (len(kinds) + 1) ** 2
+    codes = kind[ordered] @ [kinds, 1] + groups * kinds**2
     found = []
     for code in np.unique(codes):
         rows = np.flatnonzero(codes == code)

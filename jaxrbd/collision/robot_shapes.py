@@ -37,14 +37,14 @@ from ..model.joint_space import independent_force
 from ..model.names import described
 from ..model.shapes import Vector
 from ..spatial import Pose
-from .distances import pose_of, separations
+from .distances import gradient_lengths, pose_of, separations
 from .mesh_hulls import require_most_vertices
 from .separation import Separation
 from .shapes import (
     Capsule,
     ConvexMesh,
-    HalfSpace,
     Shape,
+    Unbounded,
     checked_shape,
     convex_hull,
 )
@@ -134,7 +134,7 @@ class DistancePairs(eqx.Module):
       with the error in m.
 
     Raises ArgumentError for objects of another type, for members that are no pairs of different
-    indices, and for a pair of half-spaces.
+    indices, and for a pair without a convex shape: two half-spaces, two grids, or one of each.
     """
 
     shapes: tuple[PlacedShape, ...]
@@ -158,7 +158,7 @@ def require_members(shapes: Any, members: Any, least: int = 0) -> None:
     """Raise ArgumentError unless `members` are pairs of indices of different shapes.
 
     - `shapes`: the shapes, a sequence of PlacedShape. At most one shape of a pair may be a
-      half-space;
+      half-space or a grid;
     - `least`: the least index of the second shape of a pair. A negative index stands for no shape.
     """
     for place, shape in enumerate(arguments.sequence(shapes, "shapes", "PlacedShape")):
@@ -174,9 +174,11 @@ def require_members(shapes: Any, members: Any, least: int = 0) -> None:
                 f"members has the pair {(i, j)}, expected two different indices of "
                 f"{len(shapes)} shapes"
             )
-        if j >= 0 and all(isinstance(shapes[k].shape, HalfSpace) for k in pair):
-            names = f"{shapes[i].name}, {shapes[j].name}"
-            raise ArgumentError(f"the pair ({names}) has two half-spaces")
+        if j >= 0 and all(isinstance(shapes[k].shape, Unbounded) for k in pair):
+            a, b = (f"the {type(shapes[k].shape).__name__} {shapes[k].name!r}" for k in pair)
+            raise ArgumentError(
+                f"members has the pair of {a} and {b}, expected at most one HalfSpace or HeightGrid"
+            )
 
 
 def pairs_of(
@@ -193,7 +195,7 @@ def pairs_of(
       A `MeshFile` is left out, and the result lists it in `left_out`: `io.read_meshes` makes a
       `Mesh` of it;
     - `world`: more shapes. They may be in frames of the robot, for example a tool. Shapes in the
-      world make no pairs with each other;
+      world make no pairs with each other, and neither do half-spaces and grids;
     - `disabled`: pairs of links without distances: pairs of names, or the `disabled_collisions` of
       `io.load_srdf`. Names that are not in the model are ignored, as in SRDF files. A shape whose
       frame is a joint name or an index belongs to the link of this frame;
@@ -220,7 +222,7 @@ def pairs_of(
         a, b, frames = bodies[i], bodies[j], {links[i], links[j]}
         if a == b or frames in without:
             return False
-        if isinstance(shapes[i].shape, HalfSpace) and isinstance(shapes[j].shape, HalfSpace):
+        if isinstance(shapes[i].shape, Unbounded) and isinstance(shapes[j].shape, Unbounded):
             return False
         # The parent of a root body is the world. A link that is fixed to the world belongs to this
         # parent, so it has no pair with a root body. An obstacle, whose frame is None, has one.
@@ -310,19 +312,22 @@ def distances_and_jacobian(
 ) -> tuple[Float[Array, " m"], Float[Array, "m nv"]]:
     """The distances (m,) of `robot_distances`, and the matrix (m, nv) from v to their rates.
 
-    The rate of a distance is the velocity of point b relative to point a, along the normal. Raises
-    ArgumentError for an unknown frame.
+    The rate of a distance is the velocity of point b relative to point a, along the normal, times
+    the length of its gradient. Raises ArgumentError for an unknown frame.
     """
     if not len(checked_pairs(pairs)):
         _require_frames(model, pairs)
         return jnp.zeros(0, model.dtype), jnp.zeros((0, model.nv), model.dtype)
     places = _places(model, kinematics, pairs)
     p_WR = first_root_position(model, kinematics)
-    found = _separations(model, poses_from_root(places, p_WR), pairs)
+    X = poses_from_root(places, p_WR)
+    found = _separations(model, X, pairs)
     # Both points are on the line of the normal, so one force along it acts on both shapes.
-    force = wrenches_at_points(found.point_b, found.normal)
+    shapes, members = [shape.shape for shape in cast(pairs.shapes, model.dtype)], pairs.members
+    lengths = gradient_lengths(shapes, X, np.array(members), found)
+    force = wrenches_at_points(found.point_b, lengths[:, None] * found.normal)
     columns = dof_columns(model, first_root_centred(model, kinematics))
-    a, b = places.bodies[np.array(pairs.members)].T
+    a, b = places.bodies[np.array(members)].T
     a, b = (model.topology.movers(bodies).astype(int) for bodies in (a, b))
     # 1 for a dof that moves only b, -1 for a dof that moves only a, else 0.
     moves = jnp.asarray((b - a)[:, model.topology.dof_body], model.dtype)

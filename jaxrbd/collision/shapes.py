@@ -15,6 +15,7 @@ from ..errors import ArgumentError
 from ..model.parameters import Parameter, parameter
 from ..model.shapes import Box, Capsule, Cylinder, Ellipsoid, HalfSpace, Sphere, checked_size
 from .cores import BoxCore, Core, CylinderCore, EllipsoidCore, HullCore
+from .height_grid import HeightGrid
 from .mesh_hulls import checked_hull, simplified_hull
 
 
@@ -40,18 +41,20 @@ class ConvexMesh(eqx.Module):
 
 
 BoundedShape = Sphere | Capsule | Box | Cylinder | Ellipsoid | ConvexMesh
-Shape = BoundedShape | HalfSpace
+Unbounded = HalfSpace | HeightGrid
+Shape = BoundedShape | Unbounded
 # The array shapes of the parameters of the shapes; other parameters are scalars.
 _SIZES = {"half_sizes": (3,), "radii": (3,), "vertices": (None, 3), "normals": (None, 3)}
+_SIZES |= {"heights": (None, None), "spacing": (2,), "origin": (2,)}
 
 
 def core_of(shape: BoundedShape) -> tuple[Core, Array]:
-    """The core of a shape, and the radius () around the core. A half-space has no core.
+    """The core of a shape, and the radius () around the core.
 
-    Raises ArgumentError for a batch of shapes outside of `jax.vmap`.
+    A half-space and a grid have no core. Raises ArgumentError for a batch of shapes outside of
+    `jax.vmap`.
     """
-    for name, x in vars(shape).items():
-        parameter(x, f"{name} of a {type(shape).__name__}", _SIZES.get(name, ()))
+    require_single(shape)
     if isinstance(shape, Sphere):
         radius = jnp.asarray(shape.radius)
         return BoxCore(jnp.zeros(3, radius.dtype)), radius
@@ -68,6 +71,12 @@ def core_of(shape: BoundedShape) -> tuple[Core, Array]:
         return EllipsoidCore(jnp.asarray(shape.radii)), rounding
     vertices = jnp.asarray(shape.vertices)
     return HullCore(vertices, jnp.asarray(shape.normals, vertices.dtype)), rounding
+
+
+def require_single(shape: Shape) -> None:
+    """Raise ArgumentError for a batch of shapes outside of `jax.vmap`."""
+    for name, x in vars(shape).items():
+        parameter(x, f"{name} of a {type(shape).__name__}", _SIZES.get(name, ()))
 
 
 def convex_hull(
@@ -95,5 +104,5 @@ def checked_shape(shape: Shape, name: str) -> Shape:
     """`shape`, if it is a shape; else raises ArgumentError, which names the argument."""
     if isinstance(shape, Shape):
         return shape
-    kinds = "Sphere, Capsule, Box, Cylinder, Ellipsoid, ConvexMesh or HalfSpace"
+    kinds = "Sphere, Capsule, Box, Cylinder, Ellipsoid, ConvexMesh, HalfSpace or HeightGrid"
     raise ArgumentError(f"{name} is {shape!r}, expected a {kinds} of jaxrbd.collision")

@@ -34,7 +34,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     that cannot be written.
     """
     parser = _parser()
+    defaults = vars(parser.parse_args([]))
     options = parser.parse_args(argv)
+    if options.solutions:
+        others = [n for n, x in vars(options).items() if n != "solutions" and x != defaults[n]]
+        if others:
+            parser.error(f"--{others[0]} is an option of the suite, and not of --solutions")
     conditions = [c for c in CONDITIONS if options.state in c.name]
     if not conditions:
         parser.error(f"--state: no state has {options.state!r} in its name")

@@ -141,7 +141,8 @@ def contact_step_derivatives(
     G_q = dt * by_rnea.dtau_dq - generalized(by_q)
     start_by_v = jax.jacfwd(lambda v: free_motion(model, v, dt, trees).start)(v)
     G_v = dt * by_rnea.dtau_dv - matmul(by_rnea.M, start_by_v)
-    if constraints or tendons is not None:
+    soft = scene.material.softness is not None or scene.limit_softness is not None
+    if constraints or tendons is not None or soft:
         G_v = G_v - generalized(jax.jacfwd(impulses, 1)(q, v))
     H = jax.jacfwd(unbalanced)(v_next)  # used only where JAX differentiates the matrices
     inverse_H = inverse_positive_definite(H, factor)

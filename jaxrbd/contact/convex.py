@@ -53,6 +53,7 @@ from ..model.joint_space import independent_joint_force, joint_rates
 from ..tendons import Tendons
 from ..tendons.tendons import ArmatureTerms, armature_terms
 from .contacts import (
+    Contacts,
     contact_bodies,
     contact_jacobians,
     contact_velocities,
@@ -70,6 +71,7 @@ from .joint_terms import (
     JointImpulses,
     JointLaw,
     Servo,
+    conductance_of,
     joint_law,
     require_servo,
 )
@@ -156,8 +158,8 @@ def contact_step(
     - `constraints`: constraints such as closed loops, from `jaxrbd.constraints`; rows may be
       redundant. An error phi decays with the time constant `dt + recovery`. The inverse inertia of
       a row is the diagonal entry of `K M^-1 K^T` plus 1e-4 times the mean of the diagonal;
-    - `smoothing` in m, more than 0: a length for the derivatives before touch-down (default none).
-      It has no effect on the step;
+    - `smoothing` in m, more than 0: a length for the derivatives before touch-down, only for rigid
+      contacts (default none). It has no effect on the step;
     - `tendons`: `jaxrbd.tendons.Tendons` (default none). Their springs, damping, dry friction,
       limits and armature act in the step, see `contact/tendon_terms.py`, so tau must not contain
       their forces.
@@ -170,7 +172,13 @@ def contact_step(
     (`contact/free_motion.py`). Let d be the distance minus the margin, divided by the length of the
     gradient of the distance. The target velocity along the normal is `u_target = -d / dt` for d of
     0 or more, and `-d / (dt + recovery)` for a negative d. A step uses only the coefficients of
-    friction, the lengths `torsional` and `rolling`, and the margin of the material.
+    friction, the lengths `torsional` and `rolling`, the margin and the softness of the material.
+
+    Contacts whose material has a `Softness`, and limits with `scene.limit_softness`, are soft as in
+    MuJoCo. They act only while d is negative, with the target and the R of `contact/softness.py` in
+    place of `regularisation` and `recovery`. What is said below about rigid contact does not hold
+    for them. In particular, a landing sphere is decelerated over several steps, and so must dt be
+    shorter than the time constant of the softness.
 
     Position limits act on all joints whose velocity is the rate of the coordinate. Limits of
     planar, spherical and free joints do not act, and joints that follow others have no limits.
@@ -418,13 +426,9 @@ def _laws(
 ) -> Laws:
     """The laws of all impulses of a step; `scales`: the inverse inertias at contacts and joints."""
     found = find_contacts(model, scene, kinematics)
-    length, normal = lengths_and_normals(found.gradient)
-    correction_time = jnp.where(found.distance < 0, dt + recovery, dt)
-    target = (-found.distance / (length * correction_time))[:, None] * normal
-
-    contact_conductance, joint_conductance = (
-        _conductance(regularisation, arguments.array(model, jnp.asarray(x), name, shape, size))
-        for x, name, shape, size in (
+    per_contact, per_joint = (
+        arguments.FINITE_NOT_NEGATIVE.or_nan(arguments.array(model, jnp.asarray(x), name, *shape))
+        for x, name, *shape in (
             (scales.contacts, "inverse_inertia.contacts", (scene.size,), "n + m"),
             (scales.joints, "inverse_inertia.joints", model.armature.shape, "nv_joint"),
         )
@@ -455,14 +459,51 @@ def _laws(
     return Laws(
         found.distance,
         found.arm,
-        ContactLaw(normal, contact_conductance, target, scene.friction, scene.spin(normal)),
-        joint_law(model, kinematics.q, dt, recovery, joint_conductance, servo),
+        _contact_law(model, scene, per_contact, kinematics, found, v, dt, regularisation, recovery),
+        joint_law(
+            model,
+            kinematics.q,
+            joint_rates(model, kinematics.q, v),
+            dt,
+            regularisation,
+            recovery,
+            per_joint,
+            scene.limit_softness,
+            servo,
+        ),
         _constraint_law(rows, dt, recovery, row_conductance),
         rows.K,
         _joined(tendon_laws),
         arms,
         armature_terms(model, tendons, kinematics.q, v, arms[:n]),
     )
+
+
+def _contact_law(
+    model: Model,
+    scene: Scene,
+    inverse_inertia: Array,
+    kinematics: Kinematics,
+    found: Contacts,
+    v: Array,
+    dt: Array,
+    regularisation: Array,
+    recovery: Array,
+) -> ContactLaw:
+    """The law of the contacts `found`, with `inverse_inertia` (n + m,)."""
+    length, normal = lengths_and_normals(found.gradient)
+    friction, spin, softness = scene.friction, scene.spin(normal), scene.material.softness
+    depth = found.distance / length
+    if softness is None:
+        target = (-depth / jnp.where(depth < 0, dt + recovery, dt))[:, None] * normal
+        conductance = conductance_of(regularisation, inverse_inertia)
+        return ContactLaw(normal, conductance, target, friction, spin)
+    response = softness.response(depth, dt, "softness")
+    u = contact_velocities(model, scene, kinematics, found.arm, spin, v)[:, :3]
+    target = response.kept[:, None] * u + response.push[:, None] * normal
+    conductance = conductance_of(response.resistance, inverse_inertia)
+    conductance = jnp.where(depth < 0, conductance, 0)
+    return ContactLaw(normal, conductance, target, friction, spin)
 
 
 def _row_conductances(
@@ -479,7 +520,7 @@ def _row_conductances(
         # keeps the step continuous in the placements of the joints.
         if len(J):
             inverse_inertia = inverse_inertia + 1e-4 * jnp.mean(inverse_inertia)
-        found.append(_conductance(regularisation, inverse_inertia))
+        found.append(conductance_of(regularisation, inverse_inertia))
     return found
 
 
@@ -490,15 +531,6 @@ def _constraint_law(
     bound = jnp.full_like(rows.position, jnp.inf)
     fields = conductance, -rows.position / (dt + recovery), -bound, bound
     return ClippedLaw(*(x[None] for x in fields))
-
-
-def _conductance(regularisation: Array, inverse_inertia: Array) -> Array:
-    """1 / R, or 0 for a point that cannot move, such as a point on the axis of the only joint.
-
-    An impulse on such a point has no effect. An inverse inertia that is NaN gives NaN.
-    """
-    moves = ~(inverse_inertia <= 0)
-    return jnp.where(moves, 1 / (regularisation * jnp.where(moves, inverse_inertia, 1)), 0)
 
 
 def impulses_at(
@@ -545,6 +577,8 @@ def laws_and_motion(
         require_servo(model, servo)
     constraints = checked_constraints(constraints)
     arguments.require_type(tendons, "tendons", Tendons)
+    if options.smoothing is not None and scene.material.softness is not None:
+        raise ArgumentError("smoothing is given, expected None for contacts with a softness")
     scales = scene.inverse_inertia
     scales = inverse_inertias(model, scene) if scales is None else scales
     terms = servo, constraints, tendons

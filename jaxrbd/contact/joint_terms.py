@@ -16,13 +16,15 @@ which is the negative derivative of a convex function of u:
 The gap is the distance of the joint from its limit, negative for a joint beyond the limit. The time
 is dt for a joint within its limits and `dt + recovery` for a joint beyond a limit. R is a fraction
 of the inverse inertia of the joint. The friction force is f, the damping coefficient is d, and
-`Servo` defines the other symbols.
+`Servo` defines the other symbols. Soft limits act only beyond the limit, with the conductance and
+the target of `softness.py`.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -37,6 +39,7 @@ from ..model import Model, arguments
 from ..model.joint_space import entries_of_all_joints, position_limits
 from ..model.names import described
 from ..tendons.paths import Tendon
+from .softness import Softness
 
 
 class TendonServo(NamedTuple):
@@ -187,24 +190,64 @@ class JointLaw(NamedTuple):
         return ClippedLaw(*(jnp.concatenate(fields) for fields in zip(*self)))
 
 
+def conductance_of(resistance: Array, inverse_inertia: Array) -> Array:
+    """1 / R, or 0 for a point that cannot move, such as a point on the axis of the only joint.
+
+    `resistance`: R divided by the inverse inertia. An impulse on a point that cannot move has no
+    effect. An inverse inertia that is NaN gives NaN.
+    """
+    moves = ~(inverse_inertia <= 0)
+    return jnp.where(moves, 1 / (resistance * jnp.where(moves, inverse_inertia, 1)), 0)
+
+
 def joint_law(
     model: Model,
     q: Float[Array, " nq"],
+    u: Float[Array, " nv_joint"],
     dt: Float[Array, ""],
+    regularisation: Float[Array, ""],
     recovery: Float[Array, ""],
-    conductance: Float[Array, " nv_joint"],
+    inverse_inertia: Float[Array, " nv_joint"],
+    softness: Softness | None,
     servo: Servo | None,
 ) -> JointLaw:
-    """The impulses of the table at the head of the module; `conductance`: 1 / R of each joint."""
+    """The impulses of the table at the head of the module.
+
+    - `u`: the velocities of all joints before the step, for soft limits;
+    - `regularisation`: R divided by the inverse inertia of the joint, except for soft limits;
+    - `softness`: of the limits, or None.
+    """
+    conductance = conductance_of(regularisation, inverse_inertia)
     empty = ClippedLaw(*(jnp.zeros((0, *conductance.shape), model.dtype),) * 4)
+    sign, gap, limited = _limit_gaps(model, q)
+    if softness is None:
+        limit_conductance = conductance
+        target = sign * gap / jnp.where(gap <= 0, dt + recovery, dt)
+    else:
+        lower, upper = (softness.response(x, dt, "limit_softness") for x in gap)
+        response = jax.tree.map(lambda *x: jnp.stack(x), lower, upper)
+        limited = limited & (gap < 0)
+        limit_conductance = conductance_of(response.resistance, inverse_inertia)
+        target = response.kept * u - sign * response.push
+    zero, bound = jnp.zeros_like(gap), jnp.full_like(gap, jnp.inf)
     return JointLaw(
-        _limit_law(model, q, dt, recovery, conductance),
+        ClippedLaw(
+            jnp.where(limited, limit_conductance, 0),
+            target,
+            jnp.where(sign < 0, zero, -bound),
+            jnp.where(sign < 0, bound, zero),
+        ),
         _dissipation_law(model, dt, conductance) if model.dissipative else empty,
         empty if servo is None else _servo_law(model, q, dt, servo),
     )
 
 
-def _limit_law(model: Model, q: Array, dt: Array, recovery: Array, conductance: Array):
+def _limit_gaps(model: Model, q: Array) -> tuple[Array, Array, Array]:
+    """The lower and the upper limit of each joint, in arrays with two rows.
+
+    The results are the sign (2, 1), the gap (2, nv_joint), which is negative beyond a limit, and
+    whether there is a limit (2, nv_joint). The gap of a joint without the limit is 0.
+    """
     limits = position_limits(model)
     sign = jnp.asarray([[-1], [1]], q.dtype)
     bounds = jnp.stack([limits.lower, limits.upper])
@@ -212,12 +255,7 @@ def _limit_law(model: Model, q: Array, dt: Array, recovery: Array, conductance: 
     gap = sign * (jnp.where(limited, bounds, 0) - limits.coordinates(q)[None])
     gap = jnp.where(limited, gap, 0)
     limited, gap = (entries_of_all_joints(model, x, "v") for x in (limited, gap))
-    return ClippedLaw(
-        jnp.where(limited, conductance, 0),
-        sign * gap / jnp.where(gap <= 0, dt + recovery, dt),
-        jnp.where(sign < 0, 0, -jnp.inf) * jnp.ones_like(gap),
-        jnp.where(sign < 0, jnp.inf, 0) * jnp.ones_like(gap),
-    )
+    return sign, gap, limited
 
 
 def _dissipation_law(model: Model, dt: Array, conductance: Array) -> ClippedLaw:
@@ -276,6 +314,8 @@ def _require_tendon_servo(model: Model, servo: TendonServo) -> None:
 
 def _gains(name: str, values: np.ndarray, model: Any) -> None:
     expected = "0 or more, and finite"
+    if values.dtype.kind not in "biuf":  # the shape and the dtype are checked later
+        return
     arguments.require(values, lambda x: (x >= 0) & np.isfinite(x), name, expected)
 
 

@@ -6,7 +6,6 @@ of the ground, the radii of feet or the friction. Parameters are cast to the mod
 
 from __future__ import annotations
 
-import abc
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -26,6 +25,7 @@ from .._math.rows import take_rows
 from ..algorithms.kinematics import Kinematics, forward_kinematics, root_centred, root_positions
 from ..algorithms.places import bodies_of, poses_in_bodies
 from ..collision import DistancePairs, PlacedShape
+from ..collision.grounds import Ground, Terrain
 from ..collision.robot_shapes import checked_pairs, shapes_of
 from ..errors import ArgumentError, ContactWarning, listed
 from ..joints import as_module
@@ -33,31 +33,9 @@ from ..model import Model, arguments
 from ..spatial import inverse_rotate, transform_point
 from .points import point_motions
 from .shape_pairs import CollisionPairs, ground_spheres, pairs_and_ground
+from .softness import Softness
 
 # --------------------------------------------------------------------------------------- ground
-
-
-class Ground(eqx.Module):
-    """A surface, defined by the distance of a point from the surface, positive outside.
-
-    A subclass defines `distance`. The gradient of the distance gives the normal, so the gradient
-    must not be zero near the surface.
-    """
-
-    @abc.abstractmethod
-    def distance(self, x: Float[Array, "3"]) -> Float[Array, ""]:
-        """Distance in m of the point x, in world axes, from the surface."""
-
-
-class Terrain(Ground):
-    """A ground with exactly one height z at each (x, y), the elevation.
-
-    A subclass defines `distance` and `elevation`. The z axis of the world points outwards.
-    """
-
-    @abc.abstractmethod
-    def elevation(self, xy: Float[Array, "2"]) -> Float[Array, ""]:
-        """The height z of the surface at xy, in m, in world axes."""
 
 
 class Plane(Terrain):
@@ -142,7 +120,9 @@ class Material(eqx.Module):
       moment `torsional f_n`, and a contact that only rolls has `rolling f_n`, with the normal force
       f_n. Sliding, turning and rolling share one cone:
       `|f_t / friction|^2 + (m_n / torsional)^2 + |m_t / rolling|^2 <= f_n^2`, as the elliptic cones
-      of MuJoCo (condim 4 and 6). No moment acts where the friction is 0.
+      of MuJoCo (condim 4 and 6). No moment acts where the friction is 0;
+    - `softness`: a `Softness` with one row for all contacts or n + m rows. `contact_step` then has
+      the soft contacts of MuJoCo (default None: rigid contacts).
 
     The other parameters are (). The defaults suit a robot of some tens of kg and time steps of 0.5
     ms. Raises ArgumentError for a parameter that is negative or not finite, a slip speed of zero,
@@ -156,6 +136,7 @@ class Material(eqx.Module):
     margin: Float[arguments.Parameter, "..."]
     torsional: Float[arguments.Parameter, "..."] | None
     rolling: Float[arguments.Parameter, "..."] | None
+    softness: Softness | None
 
     def __init__(
         self,
@@ -166,6 +147,7 @@ class Material(eqx.Module):
         margin: ArrayLike | Sequence[int | float] = 0.0,
         torsional: ArrayLike | Sequence[int | float] | None = None,
         rolling: ArrayLike | Sequence[int | float] | None = None,
+        softness: Softness | None = None,
     ):
         self.stiffness = arguments.parameter(stiffness, "stiffness", ())
         self.dissipation = arguments.parameter(dissipation, "dissipation", ())
@@ -185,6 +167,9 @@ class Material(eqx.Module):
         arguments.require(
             self.slip_speed, lambda x: (x > 0) & np.isfinite(x), "slip_speed", "finite, more than 0"
         )
+        if softness is not None:
+            arguments.require_type(softness, "softness", Softness)
+        self.softness = softness
 
 
 def _is_size(x: np.ndarray) -> np.ndarray | np.bool_:
@@ -241,7 +226,9 @@ class Scene(eqx.Module):
     - `inverse_inertia`: the `InverseInertias` of a robot, for `contact_step`. `inverse_inertias`
       computes them. If it is None, each step computes them;
     - `pairs`: pairs of shapes that may touch, from `collision_pairs`, with m contacts (default
-      none). The shapes are on the robot or in the world.
+      none). The shapes are on the robot or in the world;
+    - `limit_softness`: a `Softness` of the position limits of the joints in `contact_step`, with
+      one row or one row per joint velocity, (nv_joint, ...) (default None: rigid limits).
 
     Raises ArgumentError for objects of another type, for a negative radius or inverse inertia, and
     for a radius, an offset or an inertia that is not finite. Functions that take a scene raise
@@ -255,6 +242,7 @@ class Scene(eqx.Module):
     material: Material
     inverse_inertia: InverseInertias | None
     pairs: CollisionPairs
+    limit_softness: Softness | None
 
     def __init__(
         self,
@@ -265,6 +253,7 @@ class Scene(eqx.Module):
         material: Material | None = None,
         inverse_inertia: InverseInertias | None = None,
         pairs: CollisionPairs | None = None,
+        limit_softness: Softness | None = None,
     ):
         self.frames = arguments.sequence(frames, "frames", "frames")
         expected = {
@@ -272,6 +261,7 @@ class Scene(eqx.Module):
             "material": (material, Material, "a Material"),
             "inverse_inertia": (inverse_inertia, InverseInertias, "InverseInertias"),
             "pairs": (pairs, CollisionPairs, "CollisionPairs, as of collision_pairs"),
+            "limit_softness": (limit_softness, Softness, "a Softness"),
         }
         for name, (given, kind, words) in expected.items():
             if given is not None and not isinstance(given, kind):
@@ -290,6 +280,7 @@ class Scene(eqx.Module):
         arguments.require(self.radii, _is_size, "radii", "finite, 0 or more")
         arguments.require(self.offsets, np.isfinite, "offsets", "finite")
         self.pairs = CollisionPairs((), ()) if pairs is None else pairs
+        self.limit_softness = limit_softness
         self.inverse_inertia = None
         if inverse_inertia is not None:
             contacts, joints, trees = inverse_inertia
@@ -497,6 +488,8 @@ def _stacked(values: Sequence[arguments.Parameter], shape: tuple[int, ...]) -> a
 class ContactPoints(NamedTuple):
     """The contact point of each sphere: the point of the sphere with the least distance to ground.
 
+    For a material with a softness, it is the middle between this point and the ground.
+
     - `distance` (n,) in m: the distances of the spheres from the ground, negative for a sphere that
       overlaps the ground;
     - `gradient` (n, 3): the gradients of the distance with respect to the position; for a plane,
@@ -533,7 +526,10 @@ def contact_points(model: Model, scene: Scene, q: Array | Kinematics, v: Array) 
     p_WR = take_rows(root_positions(model, kinematics), bodies)
     centres_W = transform_point(X_RB, centres) + p_WR
     distance, gradient = jax.vmap(jax.value_and_grad(scene.ground.distance))(centres_W)
-    to_contact = -(scene.radii / norm(gradient))[:, None] * gradient
+    to_point = scene.radii
+    if scene.material.softness is not None:
+        to_point = (distance + scene.radii) / 2
+    to_contact = -(to_point / norm(gradient))[:, None] * gradient
     arm = centres + inverse_rotate(X_RB.R, to_contact)
     velocity, _ = point_motions(model, kinematics, bodies, arm, v)
     return ContactPoints(distance - scene.radii, gradient, centres_W + to_contact, velocity, arm)

@@ -24,6 +24,7 @@ from .._math.cast import cast, select
 from .._math.components import norm
 from .._math.linear import matmul
 from ..collision.distances import Batch, batches_of
+from ..collision.height_grid import HeightGrid
 from ..collision.patches import core_patch, face_points, spread, tangents
 from ..collision.robot_shapes import PlacedShape, require_members
 from ..collision.segments import segment_separation
@@ -53,6 +54,11 @@ class CollisionPairs(eqx.Module):
 
     def __check_init__(self):
         require_members(self.shapes, self.members, GROUND)
+        for shape in self.shapes:
+            if isinstance(shape.shape, HeightGrid):
+                raise ArgumentError(
+                    f"the pairs have the HeightGrid {shape.name!r}, expected it as the ground"
+                )
         for i, j in self.members:
             a, b = (self.shapes[k] for k in (i, j))
             if j == GROUND:
@@ -112,7 +118,8 @@ def collision_pairs(pairs: Iterable[tuple[PlacedShape, PlacedShape]]) -> Collisi
     two contacts with another shape. Other shapes have four.
 
     Raises ArgumentError for two shapes that are both fixed in the world by `frame=None`, for two
-    half-spaces, for a shape that is paired with itself, and for objects of another type.
+    half-spaces, for a shape that is paired with itself, for a `HeightGrid`, which can be the ground
+    of a scene, and for objects of another type.
     """
     return pairs_and_ground(pairs, ())
 

@@ -331,6 +331,16 @@ def checked_params(env: Env, params: Any) -> Params:
     return params
 
 
+def default_settings(env: Env) -> dict[str, Any]:
+    """The defaults of the static settings that have one, as values of JSON.
+
+    An older file does not state a newer setting, which then had its default.
+    """
+    fields = dataclasses.fields(env) if dataclasses.is_dataclass(env) else ()
+    given = {x.name: x.default for x in fields if x.default is not dataclasses.MISSING}
+    return {name: plain_setting(value) for name, value in given.items()}
+
+
 def name_and_settings(env: Env) -> dict[str, Any]:
     """The record of an environment in a file: the name of its class, and `Env.settings`."""
     return {"name": type(env).__name__, "settings": env.settings()}

@@ -454,8 +454,8 @@ def gymnasium_task(name: str, **changes: Any) -> MjcfTask:
     their names, terminations, lengths of episodes, frame skips and distributions of the start are
     those of Gymnasium. These are different:
 
-    - The physics. `contact_step` has rigid contact and joint limits, and a first-order integrator;
-      MuJoCo has soft ones and, in most of these files, RK4. So returns differ from those in MuJoCo.
+    - The physics. Contact and joint limits are soft as in MuJoCo (rigid with `soft=False`). But
+      friction cones are round, and the integrator is of first order; most of the files select RK4.
     - Actions are between -1 and 1, the ends of the control range. Gymnasium's actions are the
       controls: within +-0.4 for both Humanoids, +-3 for InvertedPendulum, +-2 for Pusher, and +-1
       for the other tasks. Control costs use the control in both libraries.
@@ -499,6 +499,7 @@ def gymnasium_task(name: str, **changes: Any) -> MjcfTask:
         "episode_steps": task.episode_steps,
         "time_step": time_step,
         "substeps": task.frame_skip,
+        "soft": True,
         "implicit": False,  # the actuators are motors, whose forces do not depend on the state
     }
     if "path" not in changes:

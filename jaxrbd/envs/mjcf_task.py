@@ -155,6 +155,7 @@ class MjcfTask(Env):
       `contact.servo_of_actuators`, which is stable for any gains (default). Otherwise they use the
       state before the step, which is possible for all actuators;
     - `smoothing` in m: as in `contact_step` (default: exact derivatives);
+    - `soft`: whether contacts and position limits are soft as in MuJoCo; see `io.from_mujoco`;
     - `strict`: as in `load_mjcf`; with False, `omitted` has a text for each omitted feature;
     - `action_size`, `omitted`: read from the file, and no arguments;
     - action (n,): the control is `control_center + control_scale * action`;
@@ -184,11 +185,12 @@ class MjcfTask(Env):
     implicit: bool = True
     smoothing: float | None = None
     strict: bool = True
+    soft: bool = False
     action_size: int = dataclasses.field(init=False)
     omitted: tuple[str, ...] = dataclasses.field(init=False)
 
     def __post_init__(self):
-        robot = load_mjcf(self.path, self.strict)
+        robot = load_mjcf(self.path, self.strict, soft=self.soft)
         fields = {
             "rewards": _checked_rewards(self.rewards),
             "observations": _checked_entries(self.observations, "observations", robot, _STATE),
@@ -219,7 +221,7 @@ class MjcfTask(Env):
             _check_servo(robot.actuators, params)
 
     def default_params(self) -> MjcfParams:
-        return self._params(load_mjcf(self.path, self.strict))
+        return self._params(load_mjcf(self.path, self.strict, soft=self.soft))
 
     def _params(self, robot: Imported) -> MjcfParams:
         """The default parameters, for the robot of the file."""
@@ -232,7 +234,10 @@ class MjcfTask(Env):
             model = robot.place_mocap(key.mocap)
         model = model.with_dissipation()
         scene = Scene(()) if robot.scene is None else robot.scene
-        scene = dataclasses.replace(scene, inverse_inertia=inverse_inertias(model, scene))
+        scales = inverse_inertias(model, scene)
+        if (given := scene.inverse_inertia) is not None:  # those of MuJoCo, for soft contacts
+            scales = given._replace(trees=scales.trees)
+        scene = dataclasses.replace(scene, inverse_inertia=scales)
         ranges = _control_ranges(robot, dict(self.control_range or ()))
         low, high = ranges.T
         sensors = robot.sensors.chosen(self._sensor_names)

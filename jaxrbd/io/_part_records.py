@@ -92,6 +92,8 @@ def _record(x: Any, name: str, arrays: list[np.ndarray], known: dict[int, Any]) 
     """
     if id(x) in known:
         return known[id(x)]
+    if isinstance(x, int) and not -(2**63) <= x < 2**63:
+        raise ArgumentError(f"{name} is an integer of more than 64 bits, which no file can hold")
     if x is None or isinstance(x, bool | int | float | str):
         return x
     if isinstance(x, Tracer):

@@ -25,6 +25,7 @@ from ..model import Model
 from ..model.arguments import robot
 from ..model.description import Fixed, JointSpec, Link, Mimic, inertia_about_com
 from ..model.editing import describe
+from ..model.geometry import Geometry, checked_geometry
 from ..model.model import ROOT_JOINT
 from ._sealed import replace_file
 from ._urdf_written_shapes import NOT_XML, add_shape, as_text, written_shapes
@@ -101,6 +102,7 @@ def urdf_text(
       see `unlimited`; the order of joints, see `reorder`;
     - a first moment of mass without mass, and names that XML or `load_urdf` does not accept;
     - negative masses, damping, friction and limits of velocity and effort, and NaN;
+    - shapes that `build_model` does not accept, such as a radius that is negative or NaN;
     - with `geometry`: an ellipsoid, a mesh that is not in a file, a colour of a collision shape.
 
     Raises ArgumentError for a batch of models and, if this is the only fault, for dissipation (use
@@ -342,17 +344,28 @@ def _add_link(root: ElementTree.Element, link: Link, faults: _Faults) -> None:
     with faults.collected():
         _add_inertial(element, link)
     for kind, tag in (("visuals", "visual"), ("collisions", "collision")):
-        parts = [
-            (index, part)
-            for index, shape in enumerate(getattr(link, kind))
-            for part in written_shapes(shape)
-        ]
+        parts = []
+        for index, shape in enumerate(getattr(link, kind)):
+            with faults.collected():
+                shape = _checked_shape(link.name, tag, index, shape)
+                parts += [(index, part) for part in written_shapes(shape)]
         for number, (index, part) in enumerate(parts):
             placement = part.placement
             child = ElementTree.SubElement(element, tag)
             _add_origin(child, placement[:3, 3], _roll_pitch_yaw(placement[:3, :3]))
             with faults.collected():
                 add_shape(child, link.name, index, number, part)
+
+
+def _checked_shape(link: str, tag: str, index: int, shape: Geometry) -> Geometry:
+    """The shape, whose values may have been replaced in a model.
+
+    Raises ModelError, which names the link, for values that `build_model` does not accept.
+    """
+    try:
+        return checked_geometry(shape)
+    except ValueError as error:
+        raise ModelError(f"link {link!r}: its {tag} {index}: {error}", link=link) from error
 
 
 def _add_inertial(element: ElementTree.Element, link: Link) -> None:

@@ -40,7 +40,16 @@ from .networks import (
     with_observations,
 )
 from .optimiser import Adam, with_limited_gradient
-from .rollouts import Episodes, Window, check_numbers, draw_noise, empty_episodes, roll, start
+from .rollouts import (
+    Episodes,
+    Simulated,
+    Window,
+    check_numbers,
+    draw_noise,
+    empty_episodes,
+    roll,
+    start,
+)
 
 
 class ApgState(NamedTuple):
@@ -105,19 +114,30 @@ class Apg(rollouts.WindowAlgorithm):
             key=key,
         )
 
-    def update(
-        self, env: Vectorized, params: Any, state: ApgState
-    ) -> tuple[ApgState, dict[str, Float[Array, ""]]]:
-        """The state after one update, and its metrics."""
-        key, noise_key = jax.random.split(state.key)
+    def draw(self, env: Vectorized, state: ApgState) -> Float[Array, "h n k"]:
+        """The noise of the actions."""
+        _, noise_key = jax.random.split(state.key)
         shape = self.horizon, self.batch, env.action_size
         progress = self._adam().progress(state.optimiser)
-        noise = draw_noise(noise_key, shape, state.policy.log_std.dtype, self.last_noise, progress)
+        return draw_noise(noise_key, shape, state.policy.log_std.dtype, self.last_noise, progress)
+
+    def simulate(
+        self, env: Vectorized, params: Any, state: ApgState, draws: Float[Array, "h n k"]
+    ) -> Simulated:
+        """The window with the actions of the policy, the loss and its gradient."""
 
         def loss(policy: Policy) -> tuple[Array, tuple[State, Window]]:
-            return self.loss(env, params, policy, state, noise)
+            return self.loss(env, params, policy, state, draws)
 
         (cost, (states, window)), gradient = jax.value_and_grad(loss, has_aux=True)(state.policy)
+        return Simulated(states, window, cost, gradient)
+
+    def learn(
+        self, state: ApgState, draws: Float[Array, "h n k"], simulated: Simulated
+    ) -> tuple[ApgState, dict[str, Float[Array, ""]]]:
+        """The state after an update, and its metrics, from the window of all environments."""
+        states, window, cost, gradient = simulated
+        key, _ = jax.random.split(state.key)
         step = self._adam().step(gradient, state.optimiser, state.policy)
         episodes = state.episodes.add(window)
         metrics = rollouts.metrics(window, episodes, cost, step.gradient_norm)
@@ -134,11 +154,13 @@ class Apg(rollouts.WindowAlgorithm):
     ) -> tuple[Float[Array, ""], tuple[State, Window]]:
         """The loss of the policy, the states after the window, and the window."""
 
+        steps = noise.shape[0] * noise.shape[1]
+
         def actions(observation: Observation, noise: Array) -> Array:
             found = act(policy, state.statistics, observation, noise, self.policy_observation)
             if self.action_limit is None:
                 return found
-            return with_limited_gradient(found, self.action_limit / self.update_steps)
+            return with_limited_gradient(found, self.action_limit / steps)
 
         states, window = roll(env, params, state.states, actions, noise)
         return -jnp.mean(window.reward), (states, window)

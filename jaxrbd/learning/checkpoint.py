@@ -43,7 +43,7 @@ def save_checkpoint(path: str | os.PathLike[str], about: dict[str, Any], tree: A
     """
     named = _named(tree)
     arrays = {name: np.asarray(_data(x)) for name, x in named.items()}
-    kinds = {name: str(jax.random.key_impl(x)) for name, x in named.items() if _is_key(x)}
+    kinds = {name: str(jax.random.key_impl(x)) for name, x in named.items() if is_key(x)}
     entries = [_entry(name, x, kinds.get(name)) for name, x in arrays.items()]
     data = [x.astype(x.dtype.newbyteorder("<")).tobytes() for x in arrays.values()]
     header = {"about": about, "arrays": entries}
@@ -137,7 +137,7 @@ def _tree(
         raise _failure(path, f"it has other arrays than {owner}, which has {len(expected)}")
     leaves = []
     for (entry, data), (name, x) in zip(stored, expected.items()):
-        kind = entry.get("key") if _is_key(x) else None
+        kind = entry.get("key") if is_key(x) else None
         try:
             described = _shape(x) if kind is None else _key_data(x, kind)
         except (TypeError, ValueError):
@@ -149,7 +149,7 @@ def _tree(
         dtype = np.dtype(entry["dtype"])
         values = np.frombuffer(data, dtype.newbyteorder("<")).reshape(entry["shape"])
         array = jnp.asarray(values.astype(dtype))
-        leaves.append(jax.random.wrap_key_data(array, impl=kind) if _is_key(x) else array)
+        leaves.append(jax.random.wrap_key_data(array, impl=kind) if is_key(x) else array)
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
 
@@ -165,12 +165,13 @@ def _entry(name: str, x: Any, kind: str | None) -> dict[str, Any]:
     return entry if kind is None else {**entry, "key": kind}
 
 
-def _is_key(x: Any) -> bool:
+def is_key(x: Any) -> bool:
+    """Whether an array has keys of `jax.random`."""
     return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
 def _data(x: Any) -> Any:
-    return jax.random.key_data(x) if _is_key(x) else x
+    return jax.random.key_data(x) if is_key(x) else x
 
 
 def _shape(x: Any) -> Any:

@@ -34,7 +34,16 @@ from ..model import arguments
 from . import networks, rollouts
 from .networks import Policy, PolicyNetwork, act, new_policy, no_statistics, with_observations
 from .optimiser import Adam
-from .rollouts import Episodes, check_numbers, check_parts, empty_episodes, roll, shuffled, start
+from .rollouts import (
+    Episodes,
+    Simulated,
+    check_numbers,
+    check_parts,
+    empty_episodes,
+    roll,
+    shuffled,
+    start,
+)
 
 
 class ImitationState(NamedTuple):
@@ -110,30 +119,43 @@ class Imitation(rollouts.WindowAlgorithm):
             key=key,
         )
 
-    def update(
-        self, env: Vectorized, params: Any, state: ImitationState
+    def draw(self, env: Vectorized, state: ImitationState) -> tuple[Array, Array]:
+        """The noise of the actions (h, n, k), and whether the teacher controls (1, n, 1)."""
+        _, noise_key, control_key, _ = jax.random.split(state.key, 4)
+        dtype, k = state.policy.log_std.dtype, env.action_size
+        noise = jax.random.normal(noise_key, (self.horizon, self.batch, k), dtype)
+        # The expected share of the environments that the teacher controls.
+        share = jnp.maximum(1 - 2 * self._adam().progress(state.optimiser), 0)
+        return noise, (jax.random.uniform(control_key, (self.batch, 1), dtype) < share)[None]
+
+    def simulate(
+        self, env: Vectorized, params: Any, state: ImitationState, draws: tuple[Array, Array]
+    ) -> Simulated:
+        """The window with the actions of the student and of the teacher."""
+        noise, teacher_controls = draws
+        _, n, k = noise.shape
+
+        def actions(observation: Observation, noise: Array) -> Array:
+            name = self.policy_observation
+            student_actions = act(state.policy, state.statistics, observation, noise, name)
+            teacher_actions = self._result("teacher", observation, (n, k))
+            return jnp.where(teacher_controls[0], teacher_actions, student_actions)
+
+        return Simulated(*roll(env, params, state.states, actions, noise))
+
+    def learn(
+        self, state: ImitationState, draws: tuple[Array, Array], simulated: Simulated
     ) -> tuple[ImitationState, dict[str, Float[Array, ""]]]:
-        """The state after one update, and its metrics.
+        """The state after an update, and its metrics, from the window of all environments.
 
         The metric `loss` is L of the last minibatch. The metric `weights`, if the algorithm has
         weights, is their mean; it is NaN if a weight is negative or not finite. Raises
         ArgumentError for a result of the teacher or of `weights` that does not have one row per
         observation.
         """
-        key, noise_key, control_key, order_key = jax.random.split(state.key, 4)
-        dtype, k = state.policy.log_std.dtype, env.action_size
-        noise = jax.random.normal(noise_key, (self.horizon, self.batch, k), dtype)
-        # The expected share of the environments that the teacher controls.
-        share = jnp.maximum(1 - 2 * self._adam().progress(state.optimiser), 0)
-        teacher_controls = jax.random.uniform(control_key, (self.batch, 1), dtype) < share
-
-        def actions(observation: Observation, noise: Array) -> Array:
-            name = self.policy_observation
-            student_actions = act(state.policy, state.statistics, observation, noise, name)
-            teacher_actions = self._result("teacher", observation, (self.batch, k))
-            return jnp.where(teacher_controls, teacher_actions, student_actions)
-
-        states, window = roll(env, params, state.states, actions, noise)
+        key, _, _, order_key = jax.random.split(state.key, 4)
+        dtype, k = state.policy.log_std.dtype, state.policy.log_std.size
+        states, window, *_ = simulated
         observations = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), window.observation)
         statistics = with_observations(state.statistics, window.observation)
         shape = self.update_steps, k

@@ -51,6 +51,7 @@ from .networks import (
 from .optimiser import Adam
 from .rollouts import (
     Episodes,
+    Simulated,
     WindowAlgorithm,
     check_numbers,
     check_parts,
@@ -151,18 +152,28 @@ class Ppo(WindowAlgorithm):
             key=key,
         )
 
-    def update(
-        self, env: Vectorized, params: Any, state: PpoState
-    ) -> tuple[PpoState, dict[str, Float[Array, ""]]]:
-        """The state after one update, and its metrics. `params`: as for `init`."""
-        key, noise_key, order_key = jax.random.split(state.key, 3)
+    def draw(self, env: Vectorized, state: PpoState) -> Float[Array, "h n k"]:
+        """The noise of the actions."""
+        _, noise_key, _ = jax.random.split(state.key, 3)
         shape = self.horizon, self.batch, env.action_size
-        noise = jax.random.normal(noise_key, shape, state.policy.log_std.dtype)
+        return jax.random.normal(noise_key, shape, state.policy.log_std.dtype)
+
+    def simulate(
+        self, env: Vectorized, params: Any, state: PpoState, draws: Float[Array, "h n k"]
+    ) -> Simulated:
+        """The window with the actions of the policy."""
 
         def actions(observation: Observation, noise: Array) -> Array:
             return act(state.policy, state.statistics, observation, noise, self.policy_observation)
 
-        states, window = roll(env, params, state.states, actions, noise)
+        return Simulated(*roll(env, params, state.states, actions, draws))
+
+    def learn(
+        self, state: PpoState, draws: Float[Array, "h n k"], simulated: Simulated
+    ) -> tuple[PpoState, dict[str, Float[Array, ""]]]:
+        """The state after an update, and its metrics, from the window of all environments."""
+        key, _, order_key = jax.random.split(state.key, 3)
+        window = simulated.window
         scaled = window._replace(reward=self.reward_scale * window.reward)
         x, critic_x = (
             normalised(state.statistics, window.observation, name)
@@ -178,8 +189,8 @@ class Ppo(WindowAlgorithm):
         samples = Samples(
             x=x,
             critic_x=critic_x,
-            before_tanh=mean + times(std, noise),
-            log_density=log_density(state.policy, noise),
+            before_tanh=mean + times(std, draws),
+            log_density=log_density(state.policy, draws),
             returns=returns,
             advantage=(advantage - jnp.mean(advantage)) / spread,
         )
@@ -194,7 +205,7 @@ class Ppo(WindowAlgorithm):
         ((policy, critic), optimiser), (costs, norms) = found
         episodes = state.episodes.add(window)
         statistics = with_observations(state.statistics, window.observation)
-        after = PpoState(policy, critic, optimiser, statistics, states, episodes, key)
+        after = PpoState(policy, critic, optimiser, statistics, simulated.states, episodes, key)
         return after, metrics(window, episodes, jnp.mean(costs), jnp.mean(norms))
 
     def loss(self, networks: tuple[Policy, Network], samples: Samples) -> Float[Array, ""]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -199,12 +200,51 @@ def lambda_returns(
     return lax.scan(step, jnp.zeros_like(next_values[0]), rows, reverse=True)[1]
 
 
-class WindowAlgorithm:
-    """The base of the algorithms, which simulate n environments for h steps per update."""
+class Simulated(NamedTuple):
+    """A simulated window: the states after it, and the window.
+
+    - `loss` (), `gradient`: the loss of the policy and its gradient, a pytree like the policy, of
+      an algorithm that differentiates the simulation. Both are means over the environments. None
+      for the other algorithms.
+    """
+
+    states: State
+    window: Window
+    loss: Any = None
+    gradient: Any = None
+
+
+class WindowAlgorithm(abc.ABC):
+    """The base of the algorithms, which simulate n environments for h steps per update.
+
+    An update has three parts: `draw`, `simulate` and `learn`. Only `simulate` can also be called
+    for some of the environments.
+    """
 
     batch: int
     horizon: int
     policy_observation: str | None
+
+    @abc.abstractmethod
+    def draw(self, env: Vectorized, state: Any) -> Any:
+        """The random numbers of an update: arrays whose second axis is the environments."""
+
+    @abc.abstractmethod
+    def simulate(self, env: Vectorized, params: Any, state: Any, draws: Any) -> Simulated:
+        """The simulated window of the environments of `state.states` and `draws`."""
+
+    @abc.abstractmethod
+    def learn(
+        self, state: Any, draws: Any, simulated: Simulated
+    ) -> tuple[Any, dict[str, Float[Array, ""]]]:
+        """The state after an update, and its metrics, from the window of all environments."""
+
+    def update(
+        self, env: Vectorized, params: Any, state: Any
+    ) -> tuple[Any, dict[str, Float[Array, ""]]]:
+        """The state after one update, and its metrics. `params`: as for `init`."""
+        draws = self.draw(env, state)
+        return self.learn(state, draws, self.simulate(env, params, state, draws))
 
     @property
     def update_steps(self) -> int:

@@ -39,7 +39,16 @@ from . import networks, rollouts
 from .mirror import better_side, check_mirror
 from .networks import Network, Policy, act, apply, normalised, values
 from .optimiser import Adam
-from .rollouts import Episodes, Window, draw_noise, empty_episodes, lambda_returns, roll, start
+from .rollouts import (
+    Episodes,
+    Simulated,
+    Window,
+    draw_noise,
+    empty_episodes,
+    lambda_returns,
+    roll,
+    start,
+)
 
 
 class ShacState(NamedTuple):
@@ -129,20 +138,32 @@ class Shac(rollouts.WindowAlgorithm):
             key=key,
         )
 
-    def update(
-        self, env: Vectorized, params: Any, state: ShacState
-    ) -> tuple[ShacState, dict[str, Float[Array, ""]]]:
-        """The state after one update, and its metrics."""
-        key, noise_key, critic_key = jax.random.split(state.key, 3)
+    def draw(self, env: Vectorized, state: ShacState) -> Float[Array, "h n k"]:
+        """The noise of the actions."""
+        _, noise_key, _ = jax.random.split(state.key, 3)
         shape = self.horizon, self.batch, env.action_size
         progress = self._adam().progress(state.policy_optimiser)
-        noise = draw_noise(noise_key, shape, state.policy.log_std.dtype, self.last_noise, progress)
+        return draw_noise(noise_key, shape, state.policy.log_std.dtype, self.last_noise, progress)
+
+    def simulate(
+        self, env: Vectorized, params: Any, state: ShacState, draws: Float[Array, "h n k"]
+    ) -> Simulated:
+        """The window with the actions of the policy, the loss of the actor and its gradient."""
 
         def loss(policy: Policy) -> tuple[Array, tuple[State, Window]]:
-            return self.actor_loss(env, params, policy, state, noise)
+            return self.actor_loss(env, params, policy, state, draws)
+
+        (cost, (states, window)), gradient = jax.value_and_grad(loss, has_aux=True)(state.policy)
+        return Simulated(states, window, cost, gradient)
+
+    def learn(
+        self, state: ShacState, draws: Float[Array, "h n k"], simulated: Simulated
+    ) -> tuple[ShacState, dict[str, Float[Array, ""]]]:
+        """The state after an update, and its metrics, from the window of all environments."""
+        states, window, cost, gradient = simulated
+        key, _, critic_key = jax.random.split(state.key, 3)
 
         # The actor: one step of Adam with the gradient through the physics.
-        (cost, (states, window)), gradient = jax.value_and_grad(loss, has_aux=True)(state.policy)
         actor = self._adam().step(gradient, state.policy_optimiser, state.policy)
 
         # The critic: regression to TD(lambda) returns.
@@ -195,7 +216,7 @@ class Shac(rollouts.WindowAlgorithm):
         )
         later = jnp.where(window.last & ~window.terminated, later, 0)
         total = jnp.sum(weights * (window.reward + self.discount * later))
-        return -total / self.update_steps, (states, window)
+        return -total / window.reward.size, (states, window)
 
     def deterministic(self, state: ShacState, observation: Observation) -> Float[Array, "... k"]:
         """The actions of the policy without noise; with a mirror, as in `mirror.better_side`."""

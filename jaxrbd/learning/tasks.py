@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from .. import envs
+from ..envs.environment import default_settings
 from ..errors import ArgumentError, SavedFileError
 from ..model import arguments
 from ..model.names import similar_names
@@ -176,7 +177,7 @@ def _with_stated_settings(
     """
     stated = about.get("environment")
     settings = stated.get("settings") if isinstance(stated, dict) else None
-    found = settings if isinstance(settings, dict) else {}
+    found = {**default_settings(env), **settings} if isinstance(settings, dict) else {}
     try:
         changes = {
             name: _with_tuples(found[name])

@@ -17,13 +17,13 @@ from jax.sharding import Mesh
 from jaxtyping import Float
 
 from ..envs import AutoReset, Env, State, auto_reset, vectorize
-from ..envs.environment import Observation, name_and_settings, plain_setting
+from ..envs.environment import Observation, default_settings, name_and_settings, plain_setting
 from ..errors import ArgumentError, SavedFileError, TrainingError
 from ..io._sealed import file_path
 from ..model import arguments
 from ..model.names import described
-from ..sharding import with_auto_axes
 from .apg import Apg
+from .blocks import block_update
 from .checkpoint import load_checkpoint, load_fields, read_description, save_checkpoint
 from .imitation import Imitation
 from .ppo import Ppo
@@ -93,10 +93,12 @@ class Training:
     - `params`: the parameters of the environment (default: `env.default_params()`), `params_axes`:
       the axes of `randomise`, if the environments have different parameters;
     - `task`: a name that the checkpoint stores;
-    - `mesh`: the devices of this process over which the environments are split, as in
-      `envs.vectorize` (default: one device). Its axes have the type Auto or Explicit, with the same
-      results. Each device has a copy of the networks. The results differ from the results of one
-      device by rounding.
+    - `mesh`: the devices that simulate the environments, of one or of several processes (default:
+      one device). The first device of each process computes the rest of an update;
+    - `block`: the number of environments that a device simulates at a time (default: all of its
+      environments). With a block, the results on CPUs are the same, bit for bit, for every number
+      of devices, also without a mesh; the page "Many devices" states the conditions. The number of
+      environments must be a multiple of `block` times the number of devices.
 
     `state` is the state of the algorithm, and `records` has one `Record` per update up to now;
     both change while `run` is iterated. `started_from` describes the checkpoint of `start_from`,
@@ -112,6 +114,7 @@ class Training:
         params_axes: Any = None,
         task: str = "",
         mesh: Mesh | None = None,
+        block: int | None = None,
     ):
         if not isinstance(algorithm, Algorithm):
             expected = "a Shac, an Apg, a Ppo or an Imitation"
@@ -125,14 +128,14 @@ class Training:
         self.algorithm, self.env, self.seed, self.task = algorithm, env, int(seed), task
         self.params = env.default_params() if params is None else params
         self.params_axes = params_axes
-        if mesh is not None:
-            # With axes of type Explicit, every operation on the batch must state its sharding.
-            mesh = with_auto_axes(mesh)
-        batch = vectorize(env if isinstance(env, AutoReset) else auto_reset(env), params_axes, mesh)
+        batch = vectorize(env if isinstance(env, AutoReset) else auto_reset(env), params_axes)
         self.records: list[Record] = []
         self.started_from: dict[str, Any] | None = None
         self._init = jax.jit(lambda params, key: algorithm.init(batch, params, key))
-        self._update = jax.jit(lambda params, state: algorithm.update(batch, params, state))
+        if mesh is None and block is None:
+            self._update = jax.jit(lambda params, state: algorithm.update(batch, params, state))
+        else:
+            self._update = block_update(algorithm, batch, mesh, block)
         self.state = self._init(self.params, key)
 
     def run(
@@ -202,9 +205,10 @@ class Training:
         The settings `updates`, `last_learning_rate` and `last_noise` of the algorithm may differ;
         the schedules of the rates and of the noise then have other values from here on. Otherwise
         the later records are the same as without the interruption, bit for bit, on the same machine
-        with the same versions. The file states the static settings of the environment
-        (`Env.settings`), unless it is older than version 3. It does not state `params`: pass the
-        same parameters again.
+        with the same versions and the same `block`. The file states the static settings of the
+        environment (`Env.settings`), unless it is older than version 3. A setting that it does not
+        state is newer, and then had its default. The file does not state `params`: pass the same
+        parameters again.
 
         Raises SavedFileError for a file that is damaged, has more updates than this training, or
         has another task, algorithm, seed, environment or setting; the message names the first
@@ -319,7 +323,10 @@ class Training:
         found = found if isinstance(found, dict) else {}
         if found.get("name") != wanted["name"]:
             yield "environment", found.get("name"), wanted["name"]
-        yield from _different_settings("environment ", found.get("settings"), wanted["settings"])
+        stated = found.get("settings")
+        if isinstance(stated, dict):
+            stated = {**default_settings(without_resets(self.env)), **stated}
+        yield from _different_settings("environment ", stated, wanted["settings"])
 
     def _about(self) -> dict[str, Any]:
         """The description of the training in a checkpoint, without its records."""

@@ -71,7 +71,8 @@ def pad_scenes(robots: PaddedRobots, scenes: Sequence[Scene]) -> PaddedScenes:
 
     Raises ArgumentError for another number of scenes. It also raises ArgumentError, which names the
     robot, for an unknown frame, a sphere on a frame that is fixed to the world, different grounds
-    or materials, and scenes with inverse inertias (map `inverse_inertias` over the result).
+    or materials, scenes with a softness, and scenes with inverse inertias (map `inverse_inertias`
+    over the result).
     """
     require_type(robots, "robots", PaddedRobots)
     scenes = list(sequence(scenes, "scenes", "Scene"))
@@ -122,6 +123,8 @@ def _check(name: str, scene: Scene, first: Scene) -> None:
             f"the scene of {name!r} has inverse_inertia, expected None: map inverse_inertias over "
             "the padded scene"
         )
+    if scene.material.softness is not None or scene.limit_softness is not None:
+        raise ArgumentError(f"the scene of {name!r} has a softness, expected rigid contacts")
     for field in ("ground", "material"):
         structures = [jax.tree.structure(getattr(x, field)) for x in (scene, first)]
         if structures[0] != structures[1]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..collision import ConvexMesh
+from ..collision import ConvexMesh, HeightGrid
 from ..collision.mesh_hulls import hull_triangles
 from ..errors import ArgumentError
 from ..io.mesh_files import read_mesh_file
@@ -38,7 +38,9 @@ class Triangles(NamedTuple):
     color: tuple[float, ...] | None = None
 
 
-def shape_triangles(shape: Shape | ConvexMesh, packages: Packages | None = None) -> list[Triangles]:
+def shape_triangles(
+    shape: Shape | ConvexMesh | HeightGrid, packages: Packages | None = None
+) -> list[Triangles]:
     """The triangles of a shape in its frame; several parts for a mesh file with several colours.
 
     The rounding of a shape is ignored: a `Box`, a `Cylinder` and a `ConvexMesh` have sharp edges,
@@ -66,6 +68,8 @@ def shape_triangles(shape: Shape | ConvexMesh, packages: Packages | None = None)
         return [_revolved(np.stack([r * np.cos(angle), z], axis=1))]
     if isinstance(shape, ConvexMesh):
         return [with_edges(Triangles(*hull_triangles(shape.vertices)))]
+    if isinstance(shape, HeightGrid):
+        return [with_edges(_grid(shape))]
     if isinstance(shape, Mesh):
         return [with_edges(Triangles(np.array(shape.vertices, float), np.array(shape.faces)))]
     return mesh_file_triangles(shape, packages)
@@ -130,6 +134,17 @@ def _box(half_sizes: np.ndarray) -> Triangles:
             faces = np.array([[0, 1, 2], [0, 2, 3]])
             sides.append(Triangles(corner * half_sizes, faces if sign > 0 else faces[:, ::-1]))
     return _joined(sides)
+
+
+def _grid(grid: HeightGrid) -> Triangles:
+    """The triangles whose distances `collision.distance` computes, inside the rectangle."""
+    z = np.array(grid.heights, float)
+    i, j = np.indices(z.shape)
+    xy = np.array(grid.origin, float) + np.stack([i, j], axis=-1) * np.array(grid.spacing, float)
+    node = np.arange(z.size).reshape(z.shape)
+    a, b, c, d = node[:-1, :-1], node[1:, :-1], node[1:, 1:], node[:-1, 1:]
+    faces = np.stack([a, b, c, a, c, d], axis=-1).reshape(-1, 3)
+    return Triangles(np.concatenate([xy, z[..., None]], axis=-1).reshape(-1, 3), faces)
 
 
 def _ellipsoid(radii: np.ndarray) -> Triangles:

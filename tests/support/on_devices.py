@@ -21,6 +21,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import jaxrbd as rbd
 from jaxrbd import envs, learning
+from jaxrbd.envs import Vectorized
 from support import zoo
 from support.algorithms import ALGORITHMS
 from support.point import Point
@@ -194,10 +195,22 @@ def part(folder, port, number):
 
 
 def trainings(folder):
-    """Three trainings on one device and on two: losses, and the devices of the states.
+    """Three trainings on one device and on two: losses, environments per simulation, and devices.
 
     In the last one, each environment has its own parameters.
     """
+    sizes, devices = [], set()
+    step, put = Vectorized.step, jax.device_put
+
+    def recorded_step(batch, params, state, action):
+        sizes.append(state.steps.size)
+        return step(batch, params, state, action)
+
+    def recorded_put(x, device=None, **more):
+        devices.add(device)
+        return put(x, device, **more)
+
+    Vectorized.step, jax.device_put = recorded_step, recorded_put
     env = Point(episode_steps=5)
     names = {"friction": envs.Uniform(0.0, 0.5)}
     drawn, axes = envs.randomise(env.default_params(), names, jax.random.key(0), 8)
@@ -210,12 +223,12 @@ def trainings(folder):
     for name, (algorithm, more) in cases.items():
         meshes = {"alone": None, **{kind: mesh_of(2, kind) for kind in TYPES}}
         for kind, mesh in meshes.items():
+            sizes.clear()
+            devices.clear()
             training = learning.Training(algorithm, env, 1, **more, mesh=mesh)
             values[f"{name}, {kind}"] = [x.metrics["loss"] for x in training.run()]
-            states = training.state.states
-            talk[f"{name}, {kind}"] = [
-                len(x.sharding.device_set) for x in (states.physics, states.steps, states.key)
-            ]
+            used = devices & {*jax.devices()}
+            talk[f"{name}, {kind}"] = {"sizes": sorted({*sizes}), "devices": len(used)}
     write(folder / "trainings", values, talk)
 
 

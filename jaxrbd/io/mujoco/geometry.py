@@ -6,6 +6,7 @@ pairs at once.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
@@ -13,14 +14,15 @@ import numpy as np
 
 from ...collision import HalfSpace, PlacedShape, convex_hull
 from ...collision.distances import pose_of
+from ...collision.height_grid import NODES
 from ...collision.shapes import Shape
-from ...contact import Ground, HeightGrid, Material, Plane, Scene
-from ...contact.height_grid import NODES
+from ...contact import Ground, HeightGrid, InverseInertias, Material, Plane, Scene, Softness
 from ...contact.scene import ground_contacts
 from ...contact.shape_pairs import pairs_and_ground
 from ...errors import ArgumentError, ModelError, listed
 from ...model.geometry import Mesh
 from .shapes import geom_shape
+from .softness import LEAST_FRICTION, ContactSoftness, read_contact_softness
 from .source import Source
 
 SHAPES = ("sphere", "capsule", "box", "cylinder", "ellipsoid", "mesh")
@@ -29,8 +31,6 @@ GROUNDS = ("plane", "hfield")
 # The friction of sliding, of torsion and of rolling acts in contacts whose condim is larger than
 # the entry.
 CONDIMS = (1, 3, 4)
-# The least coefficient of sliding friction in MuJoCo (mjMINMU).
-LEAST_FRICTION = 1e-5
 
 # If more contacts than this number have the same unsupported feature, one text describes them all.
 # Otherwise each contact has its own text.
@@ -63,8 +63,8 @@ class ReadScene(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-def read_scene(source: Source) -> ReadScene:
-    """The scene of all geoms that can touch.
+def read_scene(source: Source, soft: bool) -> ReadScene:
+    """The scene of all geoms that can touch; `soft`: with MuJoCo's soft contacts.
 
     The ground is the first height field of the world or, without one, the first plane. Other planes
     are half-spaces, and the shapes of mocap bodies are in the frames of these bodies. Shapes touch
@@ -106,13 +106,17 @@ def read_scene(source: Source) -> ReadScene:
         kept &= ~on_ground
     unsupported = _unsupported_robots(source, moves, found.select(kept), found.select(~kept))
     touching, pairs = found.select(kept & on_ground), found.select(kept & ~on_ground)
-    friction, margin, features = _materials(source, touching, pairs)
+    friction, margin, condim, features = _materials(source, touching, pairs)
     for text in [*omitted, *features]:
         source.omit(text)
     if not kept.any():
         return ReadScene(warnings=unsupported)
+    softness = None
+    if soft:
+        geoms, pair = (np.concatenate(x) for x in zip(touching, pairs))
+        softness = read_contact_softness(source, geoms, pair, friction[:, 0], condim)
     scene, simplified = _scene(
-        source, moves, moving[kept & on_ground], pairs, surface, friction, margin
+        source, moves, moving[kept & on_ground], pairs, surface, friction, margin, softness
     )
     names = tuple((source.geoms[a], source.geoms[b]) for a, b in pairs.geoms.tolist())
     return ReadScene(scene, names, (*unsupported, *simplified))
@@ -126,12 +130,14 @@ def _scene(
     surface: Ground | None,
     friction: np.ndarray,
     margin: np.ndarray,
+    softness: ContactSoftness | None,
 ) -> tuple[Scene, list[str]]:
     """The scene with the given contacts, and a text about the meshes that are simplified.
 
     - `moves`: (ngeom,), whether a joint moves a geom;
     - `supported`: (n,), the geoms that can touch the ground `surface`;
-    - `friction`, `margin`: of the contacts of these geoms, then of the pairs; see `_materials`.
+    - `friction`, `margin`, `softness`: of the contacts of these geoms, then of the pairs; see
+      `_materials` and `read_contact_softness`.
     """
     used, places = np.unique([*supported, *pairs.geoms.ravel()], return_inverse=True)
     shapes, simplified = _shapes(source, used.tolist(), moves)
@@ -147,8 +153,9 @@ def _scene(
     def per_contact(x: np.ndarray) -> np.ndarray:
         """The values for each contact of the scene, from the values for each pair of geoms."""
         x_ground, x_pairs = np.split(x, [len(supported)])
-        x_pairs = np.repeat(np.append(x_pairs, x_ground[counts == 0]), contact_pairs.counts)
-        return np.append(np.repeat(x_ground, counts), x_pairs)
+        x_pairs = np.concatenate([x_pairs, x_ground[counts == 0]])
+        both = (x_ground, counts), (x_pairs, contact_pairs.counts)
+        return np.concatenate([np.repeat(x, count, axis=0) for x, count in both])
 
     torsional, rolling = friction[:, 1].any(), friction[:, 2].any()
     material = Material(
@@ -156,10 +163,14 @@ def _scene(
         margin=per_contact(margin) if margin.any() else 0.0,
         torsional=per_contact(friction[:, 1]) if torsional or rolling else None,
         rolling=per_contact(friction[:, 2]) if rolling else None,
+        softness=None if softness is None else Softness(*map(per_contact, softness[:2])),
     )
     scene = Scene(
         spheres.frames, spheres.radii, spheres.centres, surface, material, pairs=contact_pairs
     )
+    if softness is not None:
+        inverse_inertia = InverseInertias(per_contact(softness.inverse_inertia), np.zeros(0))
+        scene = dataclasses.replace(scene, inverse_inertia=inverse_inertia)
     return scene, simplified
 
 
@@ -428,12 +439,12 @@ def _version(source: Source) -> tuple[int, ...]:
 
 def _materials(
     source: Source, touching: Candidates, pairs: Candidates
-) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """The friction and the margin of each contact with the ground, then of each pair.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
+    """The friction, the margin and the condim of each contact with the ground, then of each pair.
 
     MuJoCo combines the parameters of two geoms, or takes the parameters of an explicit pair. The
     friction (n, 3) has the coefficients of sliding, of torsion and of rolling; a coefficient that
-    the condim of the contact does not include is zero. The third result has texts about features
+    the condim of the contact does not include is zero. The last result has texts about features
     without a counterpart.
     """
     m = source.m
@@ -482,4 +493,4 @@ def _materials(
         elements = [f"{labels[a]} and {labels[b]}" for a, b in geoms[contacts].tolist()]
         count = f"{len(elements)} pairs"
         texts += _contact_texts(f"contacts with {feature}", count, elements, contacts, text)
-    return friction, np.maximum(margin, 0), texts
+    return friction, np.maximum(margin, 0), condim, texts

@@ -39,6 +39,7 @@ from .equalities import FollowerRules, read_constraints, read_followers
 from .geometry import read_scene
 from .passive import read_passive
 from .sensors import read_sensors
+from .softness import soft_scene
 from .source import Source, mujoco_module
 from .tendons import read_tendons
 from .tree import read_tree
@@ -166,7 +167,11 @@ class Imported(NamedTuple):
 
 
 def load_mjcf(
-    path_or_text: str | os.PathLike[str], strict: bool = True, *, mimic: bool = False
+    path_or_text: str | os.PathLike[str],
+    strict: bool = True,
+    *,
+    mimic: bool = False,
+    soft: bool = False,
 ) -> Imported:
     """The robot, its actuators and its surroundings from an MJCF file, read by MuJoCo.
 
@@ -201,7 +206,7 @@ def load_mjcf(
             raise RobotFileError(f"{text}; {message}", file=file, line=fault.line) from error
         raise RobotFileError(message, file=file) from error
     try:
-        found, warned = _import(compiled, strict, mimic)
+        found, warned = _import(compiled, strict, mimic, soft)
     except ModelError as error:
         raise RobotFileError(str(error), file=file, link=error.link, joint=error.joint) from error
     for text in warned:
@@ -248,14 +253,20 @@ def inspect_and_load_mjcf(
     return [], [RobotFileError(f"warning: {text}", file=file) for text in texts], found
 
 
-def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> Imported:
+def from_mujoco(
+    mj_model: Any, strict: bool = True, *, mimic: bool = False, soft: bool = False
+) -> Imported:
     """The robot, its actuators and its surroundings from a compiled model of MuJoCo.
 
     - `mj_model`: a `mujoco.MjModel`;
     - `strict`: whether to raise ModelError for features that cannot be carried over. Otherwise the
       result is without these features, and `omitted` has texts about them;
     - `mimic`: whether an equality of two joints makes the first joint follow the second joint, with
-      a `Mimic` or a `Follow`. Otherwise the equality is one of `constraints`.
+      a `Mimic` or a `Follow`. Otherwise the equality is one of `constraints`;
+    - `soft`: whether contacts and position limits of joints are soft as in MuJoCo. `scene` then has
+      a `Softness` for each contact and each limit, and MuJoCo's inverse inertias at `qpos0`.
+      Otherwise they are rigid. Limits of tendons, equality constraints and dry friction are rigid
+      in both cases.
 
     The forces and the acceleration of MuJoCo without contacts and constraints are, with the fields
     of the result,
@@ -273,8 +284,7 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
       both bounds of the range. The range of a joint that follows another one clips only the forces
       of the actuators on this joint; MuJoCo also counts the forces of tendons and sites;
     - equality constraints are soft in MuJoCo and hard in `jaxrbd.constraints`;
-    - `Material` has the friction of MuJoCo. Its other parameters have their defaults, because the
-      softness of contacts (`solref`, `solimp`) has no counterpart.
+    - `Material` has the friction and the margin of MuJoCo and, with `soft`, the softness.
 
     Raises ArgumentError for an argument of another type, and ModelError, which names the features
     and their elements, for features that cannot be carried over. Warns with a `ContactWarning`,
@@ -284,15 +294,17 @@ def from_mujoco(mj_model: Any, strict: bool = True, *, mimic: bool = False) -> I
     - a robot with a free joint that no contact can support, because contacts of its geoms were left
       out.
     """
-    found, warned = _import(mj_model, strict, mimic)
+    found, warned = _import(mj_model, strict, mimic, soft)
     for text in warned:
         warnings.warn(text, ContactWarning, stacklevel=2)
     return found
 
 
-def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[str, ...]]:
+def _import(
+    mj_model: Any, strict: bool, mimic: bool, soft: bool
+) -> tuple[Imported, tuple[str, ...]]:
     """The result of `from_mujoco`, and the texts of its warnings about contacts."""
-    for name, value in (("strict", strict), ("mimic", mimic)):
+    for name, value in (("strict", strict), ("mimic", mimic), ("soft", soft)):
         arguments.require_flag(value, name)
     source = Source(mj_model)
     _omit_unsupported(source)
@@ -307,8 +319,10 @@ def _import(mj_model: Any, strict: bool, mimic: bool) -> tuple[Imported, tuple[s
         passive = read_passive(source)
         sensors = read_sensors(source, tree.sites, drives.actuators.names, bool(followers.rules))
         active, inactive = read_constraints(source, followers.equalities, tree.sites, tendons)
-        scene, pairs, warned = read_scene(source)
+        scene, pairs, warned = read_scene(source, soft)
         model = build_model(tree.links, tree.joints, gravity=gravity, name=name)
+        if soft:
+            scene = soft_scene(source, model, scene)
     except ArgumentError as error:
         raise ModelError(
             "; ".join([f"a value is out of its range: {error}", *source.omitted])

@@ -154,7 +154,7 @@ class Source:
     def check_numbers(self) -> None:
         """Raise ArgumentError, which names the element and the field, for a number that is NaN.
 
-        In the fields `_FINITE`, and for springref, an infinite number is an error too.
+        In the fields `_FINITE`, and for springref and qpos0, an infinite number is an error too.
         """
         elements = {
             "body": ("body", self.bodies),
@@ -186,6 +186,12 @@ class Source:
                 name = names[wrong[0]]
                 raise ArgumentError(
                     f"{kind} {name!r}: {field} is {x[wrong[0]]}, expected {expected}"
+                )
+        starts = [*self.m.jnt_qposadr, self.m.nq]
+        for joint, start, end in zip(self.joints, starts, starts[1:]):
+            if not np.all(np.isfinite(self.m.qpos0[start:end])):
+                raise ArgumentError(
+                    f"joint {joint!r}: qpos0 is {self.m.qpos0[start:end]}, expected finite numbers"
                 )
         for joint in filter(self.is_scalar, range(self.m.njnt)):
             springref = self.m.qpos_spring[self.m.jnt_qposadr[joint]]

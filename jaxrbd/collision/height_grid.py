@@ -32,7 +32,7 @@ from jaxtyping import Float
 
 from ..errors import ArgumentError
 from ..model import arguments
-from .scene import Terrain
+from .grounds import Terrain
 
 # The surface at a point depends on a window of NODES x NODES nodes.
 NODES = 4
@@ -42,7 +42,8 @@ class HeightGrid(Terrain):
     """A terrain through the heights of a rectangular grid of nodes.
 
     - `heights`: (nx, ny) in m, with 4 nodes or more along each axis. Entry [i, j] is the z of the
-      node at `x = origin[0] + i spacing[0]`, `y = origin[1] + j spacing[1]`, in world axes;
+      node at `x = origin[0] + i spacing[0]`, `y = origin[1] + j spacing[1]`, in world axes. For
+      distances (`collision.distance`), these are the axes of the frame of the shape;
     - `spacing`: () or (2,) in m, more than 0: the distances between nodes along x and y;
     - `origin`: (2,) in m, the x and y of node [0, 0] (default 0).
 
@@ -62,8 +63,9 @@ class HeightGrid(Terrain):
     - outside the rectangle, the height is the height of the nearest point of its border. So the
       slope across the border is zero outside, and the normal jumps at the border.
 
-    The distance of a point from the surface is computed as for a `Height`: it is exact for planes,
-    and has errors of the order of the curvature times the square of the distance. Raises
+    For contact, the distance of a point from the surface is computed as for a `Height`: it is exact
+    for planes, and has errors of the order of the curvature times the square of the distance. For
+    distances, the surface consists of flat triangles, see `collision.distance`. Raises
     ArgumentError for fewer than 4 nodes along an axis, heights or an origin that are not finite,
     and a spacing that is not finite and positive.
     """
