@@ -41,7 +41,7 @@ def nearer_points(
     if not has_hull(pair):
         u, inexact = nearest_point(pair, u, iterations)
         return u, corners, inexact
-    found, u_corners, farthest, inexact = _nearer_corners(
+    found, u_corners, farthest, inexact, overlap = _nearer_corners(
         _with_point(pair, u), corners, 2 * iterations
     )
     if not isinstance(pair.a, _CURVED) and not isinstance(pair.b, _CURVED):
@@ -56,15 +56,20 @@ def nearer_points(
     gap = near - local.nearest_in_a(near)[0]
     old_gap = u - with_triangles(pair, corners).nearest_in_a(u)[0]
     length, old_length = jnp.sqrt(jnp.dot(gap, gap)), jnp.sqrt(jnp.dot(old_gap, old_gap))
-    keeps = trial & (old_length <= length)
-    gap, length = jnp.where(keeps, old_gap, gap), jnp.where(keeps, old_length, length)
-    # The corners are right if no corner is nearer along the gap.
-    width = pair.width(gap / jnp.where(length > 0, length, 1))
     eps, size = jnp.finfo(u.dtype).eps, pair.a.extent() + pair.b.extent()
-    wrong = width < length - 16 * eps * (size + length)
+    noise = 16 * eps * (size + length)
+    keeps = trial & (old_length < length - noise)
+    gap, length = jnp.where(keeps, old_gap, gap), jnp.where(keeps, old_length, length)
+    overlap |= length <= jnp.sqrt(eps) * size
+    # The corners are right if no other corner is nearer along the gap. This is compared with the
+    # corners, not with `near`: the error of `near` along the surface is the root of the precision.
+    n = gap / jnp.where(overlap, 1, length)
+    corners = jnp.where(keeps, corners, tried)
+    wrong = pair.width(n) < with_triangles(pair, corners).width(n) - noise
     # The next call tries another triangle.
-    corners = jnp.where(keeps, jnp.roll(corners, -1, axis=0), tried)
-    return jnp.where(keeps, u, near), corners, inexact | curved_inexact | wrong
+    corners = jnp.where(keeps, jnp.roll(corners, -1, axis=0), corners)
+    more = ~overlap & (inexact | curved_inexact | wrong)
+    return jnp.where(keeps, u, near), corners, more
 
 
 _CURVED = CylinderCore | EllipsoidCore
@@ -109,12 +114,13 @@ def with_triangles(pair: CorePair, corners: Array) -> CorePair:
 
 def _nearer_corners(
     pair: CorePair, corners: Array, iterations: int
-) -> tuple[Array, Array, Array, Array]:
+) -> tuple[Array, Array, Array, Array, Array]:
     """A few iterations for two cores with corners.
 
     The results are three corners (3, 2), the point (3,) of b in their triangles that is nearest to
-    a, the last corner (2,) that was compared with them, and whether more iterations may find nearer
-    ones. A corner is a pair here: the index of a corner of a, and that of a corner of b.
+    a, the last corner (2,) that was compared with them, whether more iterations may find nearer
+    ones, and whether the cores overlap for certain. A corner is a pair here: the index of a corner
+    of a, and that of a corner of b.
     """
     eps = jnp.finfo(pair.p.dtype).eps
     size = pair.a.extent() + pair.b.extent()
@@ -125,7 +131,7 @@ def _nearer_corners(
         return matmul(a, pair.R.T) + pair.p - b
 
     def body(state):
-        corners, _, v, _, count = state
+        corners, _, v, _, _, count = state
         points = differences(corners)
         corner = _farthest_corners(pair, -v)
         point = differences(corner[None])
@@ -142,17 +148,20 @@ def _nearer_corners(
         # the point that is left out and the nearest triangle are on opposite sides of the origin.
         apart = jnp.dot(points[best], nearest) > square[best] / 2
         corners = jnp.where(closer, jnp.where(new[best], corner[None], corners), corners)
-        return corners, closer & apart, jnp.where(closer, nearest, v), corner, count + 1
+        v = jnp.where(closer, nearest, v)
+        return corners, closer & apart, v, corner, closer & ~apart, count + 1
 
     def unfinished(state):
-        return state[1] & (state[4] < iterations)
+        return state[1] & (state[5] < iterations)
 
     points = differences(corners)
     v = matmul(triangle_weights(points)[0], points)
-    start = corners, jnp.dot(v, v) > 0, v, corners[0], jnp.zeros((), jnp.int32)
-    corners, inexact, _, farthest, _ = lax.while_loop(unfinished, body, start)
+    away = jnp.dot(v, v) > 0
+    start = corners, away, v, corners[0], ~away, jnp.zeros((), jnp.int32)
+    corners, inexact, _, farthest, overlap, _ = lax.while_loop(unfinished, body, start)
     weights = triangle_weights(differences(corners))[0]
-    return corners, matmul(weights, pair.b.corner_points(corners[:, 1])), farthest, inexact
+    nearest = matmul(weights, pair.b.corner_points(corners[:, 1]))
+    return corners, nearest, farthest, inexact, overlap
 
 
 def _farthest_corners(pair: CorePair, n: Array) -> Array:

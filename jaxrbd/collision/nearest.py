@@ -96,7 +96,7 @@ def nearest_point(pair: CorePair, u: Array, iterations: int = 60) -> tuple[Array
     def body(state):
         candidates, _, count = state
         u, closer = closest(pair, candidates)
-        return jnp.stack([u, *_candidates(pair, u)]), closer | (count == 0), count + 1
+        return jnp.stack([*_candidates(pair, u), u]), closer | (count == 0), count + 1
 
     def unfinished(state):
         return state[1] & (state[2] < iterations)
@@ -107,21 +107,21 @@ def nearest_point(pair: CorePair, u: Array, iterations: int = 60) -> tuple[Array
     # candidates.
     start = jnp.stack([u, u, u]), jnp.ones((), bool), jnp.zeros((), jnp.int32)
     candidates, improving, _ = lax.while_loop(unfinished, body, start)
-    return candidates[0], improving
+    return candidates[-1], improving
 
 
 def closest(pair: CorePair, candidates: Array) -> tuple[Array, Array]:
-    """The point (3,) of the candidates (k, 3) that is closest to a.
+    """The first point (3,) of the candidates (k, 3) that is closest to a, but for rounding errors.
 
-    The second result is whether it is closer than the first candidate by more than rounding errors.
+    The second result is whether it is closer than the last candidate by more than rounding errors.
     """
     gap = candidates - jax.vmap(lambda x: pair.nearest_in_a(x)[0])(candidates)
     square = jnp.sum(gap * gap, axis=1)
-    best = jnp.argmin(square)
     # Below this tolerance the squares differ by rounding errors only.
-    eps, length = jnp.finfo(gap.dtype).eps, jnp.sqrt(square[0])
+    eps, length = jnp.finfo(gap.dtype).eps, jnp.sqrt(square[-1])
     tolerance = 8 * eps * length * (length + pair.a.extent() + pair.b.extent())
-    return candidates[best], square[best] < square[0] - tolerance
+    best = jnp.argmax(square <= jnp.min(square) + tolerance)
+    return candidates[best], square[best] < square[-1] - tolerance
 
 
 def _candidates(pair: CorePair, u: Array) -> tuple[Array, Array]:
@@ -156,7 +156,7 @@ def _candidates(pair: CorePair, u: Array) -> tuple[Array, Array]:
     # No iteration has evaluated the last point. If it is the middle of an interval, `low` is safer:
     # the distance decreases from 0 to `low`.
     fraction = jnp.where(is_root | (low == 0), fraction, low)
-    return at_u.image, u + fraction * step
+    return u + fraction * step, at_u.image
 
 
 def inverse(M: Array) -> Array:

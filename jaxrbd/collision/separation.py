@@ -9,12 +9,13 @@ overlap. The depth is the length of the shortest translation after which the sha
 - Cores that overlap: in each round, core b is moved by s along a direction n until the cores are
   apart. Then the nearest points give a candidate for the next direction. The separation along this
   candidate is not smaller than along n. A step of Newton's method for the direction that the rounds
-  do not change gives a second candidate, and a larger change of n a third one. The direction of the
-  first round is the best of the axes of both cores, their cross products, the normals of the faces
-  of hulls, directions across the edges of boxes beside hulls, the direction of the centres, and
-  directions that are spread over the sphere. The result is a local maximum of the separation, and
-  nearly always the largest one. For a deep overlap with a hull, the rounds are repeated from
-  several first directions.
+  do not change gives a second candidate, and a larger change of n a third one. So the rounds find a
+  local maximum of the separation. Before the rounds, the separation is evaluated along the axes of
+  both cores, their cross products, the normals of the faces of hulls, directions across the edges
+  of boxes beside hulls, the direction of the centres, and directions that are spread over the
+  sphere. A pattern search turns each of the best ones in shrinking steps (Hooke and Jeeves, 1961).
+  The rounds begin from the best result, and again from other ones that are nearly as good. The
+  largest local maximum that they find is the result.
 - Two boxes, segments or points: `boxes.py` finds the direction and the points without iterations.
   `segments.py`, `segment_boxes.py` and `segment_cylinders.py` have shorter formulas for segments.
 - Hulls: `hulls.py` finds the nearest points and the triangles of corners that contain them. In the
@@ -46,11 +47,11 @@ from .._math.cast import select
 from .._math.components import norm
 from .._math.linear import matmul
 from .._math.rules import custom_jvp, with_value
-from .._math.tiles import repeat_in_blocks
+from .._math.tiles import repeat_in_blocks, retried
 from ..spatial import Pose, transform_point
 from .boxes import nearest_points, widest_directions
 from .cores import BoxCore, Core, HullCore
-from .hulls import first_corners, has_hull, nearer_points, with_triangles
+from .hulls import first_corners, nearer_points, with_triangles
 from .nearest import CorePair, closest, inverse, linearization
 
 # The pairs of a batch are computed in blocks (`repeat_in_blocks`). In each visit of a block, the
@@ -63,14 +64,14 @@ GAP = 0.03
 # The third candidate for the next direction changes it by this factor times the change of the first
 # candidate.
 _EXTRAPOLATION = 8.0
-# With a hull, an overlap that is deeper than the fraction `_DEEP` of the size is searched from
-# several first directions, at most `_STARTS`. The cosine of the angle of two of them is at most
-# `_APART`. Of 1,389 pairs of hulls with 32 corners, one start left 4.6 % of the overlaps more than
-# 1 % too deep, all of them deeper than 0.06 of the size; four starts left 0.3 %.
-_DEEP, _STARTS, _APART = 0.05, 4, 0.97
-# A first direction is left out if its separation is lower than the best one so far by more than
-# this fraction of the size: the search from it would hardly reach the best one.
-_GAIN = 0.1
+# The rounds begin from at most `_STARTS` first directions. They are the best results of a pattern
+# search from each of the `_CANDIDATES` best candidates, with steps of `_STEPS` rad. The cosine of
+# the angle of two first directions, and of two candidates, is at most `_APART`.
+_STARTS, _CANDIDATES, _APART = 4, 8, 0.97
+_STEPS = 0.2 * 0.55 ** np.arange(8)
+# A first direction is left out if its separation is lower than the largest one so far by more than
+# this fraction of the size: the pattern search finds a local maximum more exactly than that.
+_GAIN = 0.005
 
 
 def _spread_directions(count: int) -> np.ndarray:
@@ -89,8 +90,10 @@ def _circles(count: int) -> np.ndarray:
 
 # Directions orthogonal to the edges of a box or to a segment, in its frame.
 _CIRCLES = _circles(64)
-# The first directions that do not depend on the pair, in the frame of b.
+# The candidates that do not depend on the pair, in the frame of b.
 _DIRECTIONS = np.concatenate([np.eye(3), _spread_directions(32)])
+# The directions of the steps of the pattern search.
+_CHANGES = np.concatenate([_spread_directions(6), -_spread_directions(6)])
 
 
 class Separation(NamedTuple):
@@ -284,8 +287,7 @@ def _refined(
     u, _ = _step(moved, touch, newton.M_inverse)
     best_u = touch.u
     if not exact:
-        nearest, closer = closest(moved, jnp.stack([u, touch.u]))
-        best_u = jnp.where(closer, nearest, u)
+        best_u, _ = closest(moved, jnp.stack([u, touch.u]))
     u = with_value(u, best_u)
     y, _ = moved.nearest_in_a(u)
     x = matmul(u - moved.p, moved.R)
@@ -363,9 +365,10 @@ class _Search(NamedTuple):
     - `next` (): a value of `_Next`;
     - `visits` (): the number of visits for this direction;
     - `rounds` (): the number of directions from the last first direction on, including it;
+    - `firsts` (`_STARTS`, 3), `widths` (`_STARTS`,): the first directions and their separations;
     - `starts` (): the number of first directions so far;
-    - `best`: for a pair with a hull, the best touch from the first directions whose rounds have
-      ended; None for other pairs. `width` (): the separation along the n of `best`.
+    - `best`: the best touch from the first directions whose rounds have ended. `width` (): the
+      separation along the n of `best`.
     """
 
     touch: Touch
@@ -373,8 +376,10 @@ class _Search(NamedTuple):
     next: Array
     visits: Array
     rounds: Array
+    firsts: Array
+    widths: Array
     starts: Array
-    best: Touch | None
+    best: Touch
     width: Array
 
 
@@ -387,9 +392,18 @@ def _find_touch(pair: CorePair) -> Touch:
     u = pair.p if isinstance(pair.b, HullCore) else pair.b.nearest(pair.p)[0]
     up = jnp.asarray([0, 0, 1], u.dtype)
     touch = Touch(up, jnp.zeros_like(u[0]), u, zero > 0, first_corners(pair))
-    best = touch if has_hull(pair) else None
+    firsts, widths = jnp.zeros((_STARTS, 3), u.dtype), jnp.zeros(_STARTS, u.dtype)
     search = _Search(
-        touch, jnp.zeros_like(u), zero + _Next.APPROACH, zero, zero, zero, best, touch.gap - jnp.inf
+        touch=touch,
+        s=jnp.zeros_like(u),
+        next=zero + _Next.APPROACH,
+        visits=zero,
+        rounds=zero,
+        firsts=firsts,
+        widths=widths,
+        starts=zero,
+        best=touch,
+        width=touch.gap - jnp.inf,
     )
     return repeat_in_blocks(_visit, pair, search).touch
 
@@ -421,48 +435,40 @@ def _visit(pair: CorePair, search: _Search) -> tuple[_Search, Array]:
     """One visit of a block of pairs; the second result is which pairs need another visit.
 
     It has a few iterations for the nearest points. Few pairs of a batch overlap. So a block
-    computes new directions only if one of its pairs needs them.
+    computes next directions only if one of its pairs needs them, and the first directions, which
+    take longest, only of the pairs that need them.
     """
-    for value, change in (
-        (_Next.NEXT_DIRECTION, _with_next_direction),
-        (_Next.FIRST_DIRECTION, _with_first_direction),
-    ):
-        needed = search.next == value
-        search = lax.cond(
-            jnp.any(needed), partial(_changed, change), lambda *same: same[2], needed, pair, search
-        )
+    needed = search.next == _Next.NEXT_DIRECTION
+    search = lax.cond(
+        jnp.any(needed),
+        lambda pair, search: jax.vmap(select)(
+            needed, jax.vmap(_with_next_direction)(pair, search), search
+        ),
+        lambda _, search: search,
+        pair,
+        search,
+    )
+    first = jax.vmap(partial(retried, _with_first_direction))
+    search = first(search.next == _Next.FIRST_DIRECTION, (pair, search), search)
     search = jax.vmap(_with_nearest_points)(pair, search)
     return search, search.next != _Next.END
 
 
-def _changed(
-    change: Callable[..., _Search], needed: Array, pair: CorePair, search: _Search
-) -> _Search:
-    """The searches of a block, changed where it is needed."""
-
-    return jax.vmap(select)(needed, jax.vmap(change)(pair, search), search)
-
-
 def _with_first_direction(pair: CorePair, search: _Search) -> _Search:
-    """The search from the next first direction; its end if this direction is not good enough."""
+    """The search from the first of the first directions."""
     size = pair.a.extent() + pair.b.extent()
     gap = jnp.maximum(GAP * size, jnp.finfo(size.dtype).eps)
-    directions = _first_directions(pair)
-    first = directions[jnp.minimum(search.starts, len(directions) - 1)]
-    touch = search.touch._replace(n=first, gap=gap)
-    search = search._replace(rounds=jnp.zeros_like(search.rounds), starts=search.starts + 1)
-    following = _from_direction(pair, search, touch)
-    if search.best is None:
-        return following
-    hopeless = pair.width(first) + _GAIN * size < search.width
-    ended = search._replace(touch=search.best, next=jnp.full_like(search.next, _Next.END))
-    return select(hopeless, ended, following)
+    firsts, widths = _first_directions(pair)
+    touch = search.touch._replace(n=firsts[0], gap=gap)
+    starts = jnp.ones_like(search.starts)
+    search = search._replace(firsts=firsts, widths=widths, starts=starts)
+    return _from_direction(pair, search, touch)
 
 
 def _with_next_direction(pair: CorePair, search: _Search) -> _Search:
-    """The search from the best of three new directions; its end if none is better.
+    """The search from the best of three new directions.
 
-    With a hull, another first direction can follow instead of the end.
+    If none is better, the next first direction follows, or the end if this direction is left out.
     """
     touch, moved = search.touch, pair.moved(search.s)
     local = with_triangles(moved, touch.corners)
@@ -476,16 +482,21 @@ def _with_next_direction(pair: CorePair, search: _Search) -> _Search:
     best = jnp.argmax(widths)
     eps, size = jnp.finfo(n.dtype).eps, pair.a.extent() + pair.b.extent()
     better = (widths[best] > widths[0] + 4 * eps * size) & (search.rounds < _ROUNDS)
-    next_round = _from_direction(pair, search, touch._replace(n=directions[best]))
-    ended = search._replace(next=jnp.full_like(search.next, _Next.END))
-    if search.best is not None:
-        improves = widths[0] > search.width
-        kept = select(improves, touch, search.best)
-        width = jnp.where(improves, widths[0], search.width)
-        again = (width < -_DEEP * size) & (search.starts < _STARTS)
-        following = jnp.where(again, _Next.FIRST_DIRECTION, _Next.END).astype(search.next.dtype)
-        ended = search._replace(touch=kept, next=following, best=kept, width=width)
-    return select(better, next_round, ended)
+    improves = ~better & (widths[0] > search.width)
+    kept = select(improves, touch, search.best)
+    width = jnp.where(improves, widths[0], search.width)
+    start = jnp.minimum(search.starts, _STARTS - 1)
+    hopeful = (search.starts < _STARTS) & (search.widths[start] + _GAIN * size > width)
+    search = search._replace(
+        starts=jnp.where(better, search.starts, search.starts + 1),
+        rounds=jnp.where(better, search.rounds, 0),
+        best=kept,
+        width=width,
+    )
+    n = jnp.where(better, directions[best], search.firsts[start])
+    following = _from_direction(pair, search, touch._replace(n=n))
+    ended = search._replace(touch=kept, next=jnp.full_like(search.next, _Next.END))
+    return select(better | hopeful, following, ended)
 
 
 def _from_direction(pair: CorePair, search: _Search, touch: Touch) -> _Search:
@@ -520,11 +531,8 @@ def _with_nearest_points(pair: CorePair, search: _Search) -> _Search:
     return select(ended, search, found)
 
 
-def _first_directions(pair: CorePair) -> Array:
-    """The first directions of the search, (1, 3); with a hull, (`_STARTS`, 3).
-
-    The first one is the candidate with the largest separation. Each other one has the largest
-    separation of the candidates that are far from the directions before it (`_APART`).
+def _first_directions(pair: CorePair) -> tuple[Array, Array]:
+    """The first directions (`_STARTS`, 3), the best one first, and their separations (`_STARTS`,).
 
     The candidates are `_DIRECTIONS`, the axes of core a, their cross products with the axes of b,
     the direction of the centres, the opposites of all these, and the normals of hulls. For a hull
@@ -546,11 +554,39 @@ def _first_directions(pair: CorePair) -> Array:
         if isinstance(pair.a, BoxCore):
             directions.append(matmul(circles, pair.R.T))
     directions = jax.vmap(unit, (0, None))(jnp.concatenate(directions), fixed[-1])
-    widths, found = jax.vmap(pair.width)(directions), []
-    for _ in range(_STARTS if has_hull(pair) else 1):
-        found.append(directions[jnp.argmax(widths)])
-        widths = jnp.where(matmul(directions, found[-1]) > _APART, -jnp.inf, widths)
-    return jnp.stack(found)
+    start = _best_directions(directions, jax.vmap(pair.width)(directions), _CANDIDATES)
+    changes, steps = jnp.asarray(_CHANGES, fixed.dtype), jnp.asarray(_STEPS, fixed.dtype)
+
+    def with_step(i, found):
+        """A direction and its separation after one step of the pattern search."""
+        n, width = found
+        turned = jax.vmap(unit)(n[None] + steps[i] * changes, jnp.broadcast_to(n, changes.shape))
+        widths = jax.vmap(pair.width)(turned)
+        best = jnp.argmax(widths)
+        better = widths[best] > width
+        return jnp.where(better, turned[best], n), jnp.where(better, widths[best], width)
+
+    step = jax.vmap(with_step, (None, 0))
+    found = lax.fori_loop(0, len(_STEPS), step, start)
+    return _best_directions(*found, _STARTS)
+
+
+def _best_directions(directions: Array, widths: Array, count: int) -> tuple[Array, Array]:
+    """The directions (count, 3) with the largest widths that are far from each other (`_APART`).
+
+    The second result is their widths (count,). It has minus infinity where no direction is left.
+    """
+
+    def choose(i, state):
+        rest, found, found_widths = state
+        best = jnp.argmax(rest)
+        near = matmul(directions, directions[best]) > _APART
+        found = found.at[i].set(directions[best])
+        return jnp.where(near, -jnp.inf, rest), found, found_widths.at[i].set(rest[best])
+
+    found = jnp.zeros((count, 3), widths.dtype), jnp.zeros(count, widths.dtype)
+    _, *found = lax.fori_loop(0, count, choose, (widths, *found))
+    return tuple(found)
 
 
 def _damped_inverse(M: Array) -> Array:
