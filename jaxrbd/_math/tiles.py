@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -266,14 +267,16 @@ def _packed(samples: Any) -> tuple[dict[Any, Array], Callable[[dict[Any, Array]]
     return arrays, unpacked
 
 
-RETRY_BLOCK = 16  # the largest number of samples of a block of `retried`
+RETRY_BLOCK = 16  # the largest number of samples of a block of `retried` on a CPU
+RETRY_PASSES = 8  # the largest number of blocks of `retried` on other devices
 
 
 def retried(function: Callable[..., Any], failed: Array, operands: Any, found: Any) -> Any:
     """`found` of one sample or, if `failed` () is True, `function(*operands)` in its place.
 
-    Under `vmap`, only the samples that failed are computed, in blocks of at most `RETRY_BLOCK`. The
-    caller defines the derivative of the result.
+    Under `vmap`, only the samples that failed are computed, on CPUs in blocks of at most
+    `RETRY_BLOCK`, on other devices in at most `RETRY_PASSES` blocks. The caller defines the
+    derivative of the result.
     """
     return _retried(function, failed, operands, found, 0)
 
@@ -292,11 +295,7 @@ def _retried(
             return lax.cond(failed, lambda: function(*operands), lambda: found)
         shape = failed.shape
         count = math.prod(shape)
-        # In an exported program, the size of the batch may be a symbol.
-        block = min(RETRY_BLOCK, count) if isinstance(count, int) else RETRY_BLOCK
-        total, k = jnp.sum(failed), jnp.arange(block)
-        # The samples that failed come first.
-        order = jnp.pad(jnp.argsort(~failed.reshape(-1)), (0, block))
+        total = jnp.sum(failed)
 
         def compute(i):
             place = jnp.unravel_index(i, shape)
@@ -308,17 +307,28 @@ def _retried(
 
             return function(*jax.tree.map(taken, operands))
 
-        def retry(state):
-            start, found = state
-            rows = lax.dynamic_slice_in_dim(order, start, block)
-            part = jax.vmap(compute)(rows)
-            rows = jnp.where(start + k < total, rows, count)
-            found = jax.tree.map(lambda x, y: x.at[rows].set(y, mode="drop"), found, part)
-            return start + block, found
+        def in_blocks_of(block, flat):
+            k = jnp.arange(block)
+            # The samples that failed come first.
+            order = jnp.pad(jnp.argsort(~failed.reshape(-1)), (0, block))
+
+            def retry(state):
+                start, found = state
+                rows = lax.dynamic_slice_in_dim(order, start, block)
+                part = jax.vmap(compute)(rows)
+                rows = jnp.where(start + k < total, rows, count)
+                found = jax.tree.map(lambda x, y: x.at[rows].set(y, mode="drop"), found, part)
+                return start + block, found
+
+            start = jnp.zeros_like(total), flat
+            return lax.while_loop(lambda state: state[0] < total, retry, start)[1]
 
         flat = jax.tree.map(lambda x: x.reshape(count, *x.shape[axes:]), found)
-        start = jnp.zeros_like(total), flat
-        flat = lax.while_loop(lambda state: state[0] < total, retry, start)[1]
+        # In an exported program, the size of the batch may be a symbol.
+        known = isinstance(count, int)
+        few = min(RETRY_BLOCK, count) if known else RETRY_BLOCK
+        many = max(few, -(-count // RETRY_PASSES)) if known else few
+        flat = by_platform(partial(in_blocks_of, few), partial(in_blocks_of, many), flat)
         return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), flat)
 
     @run.def_vmap
