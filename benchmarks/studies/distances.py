@@ -9,7 +9,9 @@ Hulls have 32 vertices. The times are those per pair of one core: the value, the
 gradient with respect to the pose of one shape, and, if coal is installed, a call of coal from
 Python less an empty call of its binding. coal computes the value, the points and the normal.
 
-The last row has the distances of the bundled arm, all pairs and five obstacles. On a GPU:
+The rows with a grid have the distances to a ground of 64 x 64 heights, and `--kinds` may select
+them, as `Box-HeightGrid`. The last row has the distances of the bundled arm, all pairs and five
+obstacles. On a GPU:
 
     python -m benchmarks.studies.distances --single --pairs 65536 --configurations 1024
 """
@@ -130,6 +132,28 @@ def study_of_kinds(kinds: tuple[str, str], count: int, dtype: type) -> None:
     common.row(", ".join(kinds), *times, value.compilation)
 
 
+def study_of_a_grid(kind: str, count: int, dtype: type) -> None:
+    """Shapes over hills of +-0.3 m with nodes 0.2 m apart; most of them are near the ground."""
+    rng = np.random.default_rng(0)
+    x, y = np.meshgrid(*[0.2 * np.arange(64)] * 2, indexing="ij")
+    grid = collision.HeightGrid(0.3 * np.sin(1.5 * x) * np.cos(y), 0.2)
+    X = poses(rng, count)
+    places = rng.uniform([2, 2, -0.2], [10, 10, 1.5], (count, 3))
+    arguments = cast((shapes(kind, rng, count), X._replace(p=jnp.asarray(places))), dtype)
+    X_WG = cast(Pose(jnp.eye(3), jnp.zeros(3)), dtype)
+
+    def distance(a, X):
+        return collision.distance(a, X, cast(grid, dtype), X_WG)
+
+    def with_gradient(a, X):
+        return jax.value_and_grad(lambda X: distance(a, X).distance)(X)
+
+    value = common.Program(distance, *arguments)
+    calls = {"value": value.call, "gradient": common.Program(with_gradient, *arguments).call}
+    times = [f"{1e6 * x / count:.3g}" for x in common.least_seconds(calls).values()]
+    common.row(f"{kind}, HeightGrid", *times, "-", value.compilation)
+
+
 def study_of_the_arm(count: int, dtype: type) -> None:
     model = jaxrbd.load_robot("arm7").astype(dtype)
     rng = np.random.default_rng(0)
@@ -151,14 +175,21 @@ def study_of_the_arm(count: int, dtype: type) -> None:
 
 
 def main() -> None:
-    every = tuple("-".join(x) for x in itertools.combinations_with_replacement(SIZES, 2))
-    given = common.options(__doc__, kinds=every, pairs=64 * 50, configurations=64, single=False)
+    every = [f"{a}-{b}" for a, b in itertools.combinations_with_replacement(SIZES, 2)]
+    every += [f"{kind}-HeightGrid" for kind in SIZES]
+    given = common.options(
+        __doc__, kinds=tuple(every), pairs=64 * 50, configurations=64, single=False
+    )
     common.start()
     times = "value, us", "with gradient or Jacobian, us", "coal, us", "compilation, s"
     common.head("shapes", *times)
     dtype = np.float32 if given.single else np.float64
     for kinds in given.kinds:
-        study_of_kinds(tuple(kinds.split("-")), given.pairs, dtype)
+        a, b = kinds.split("-")
+        if b == "HeightGrid":
+            study_of_a_grid(a, given.pairs, dtype)
+        else:
+            study_of_kinds((a, b), given.pairs, dtype)
     study_of_the_arm(given.configurations, dtype)
 
 
