@@ -490,7 +490,7 @@ def test_what_is_wrong_is_named(message):
 def test_the_examples_of_the_guide_run():
     names = {}
     examples = pages.blocks("contact.md")
-    assert len(examples) == 4
+    assert len(examples) == 5
     for example in examples:
         exec(example, names)
     assert names["step"].residual < 1e-9
