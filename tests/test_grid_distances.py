@@ -167,7 +167,10 @@ def clearance(corners, nodes):
     return min(np.min(x, initial=np.inf) for x in values)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-10), (np.float32, 2e-5)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [(np.float64, 1e-10), pytest.param(np.float32, 2e-5, marks=pytest.mark.slow)],
+)
 def test_a_distance_is_the_least_one_of_all_triangles(rng, dtype, tolerance):
     """Of spheres, capsules and boxes; for an overlap, the height by which the core is raised."""
     x, heights = (y.astype(dtype) for y in samples(rng))
