@@ -93,8 +93,8 @@ def _repeated(
         if not count:
             return state
         flat = jax.tree.map(lambda x: x.reshape(count, *x.shape[axes:]), state)
+        lengths = () if table is None else table.shape[:axes]
         if table is not None:
-            lengths = table.shape[:axes]
             table = table.reshape(-1, *table.shape[axes:])
 
         def block_step(rows, block):

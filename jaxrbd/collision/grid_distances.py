@@ -136,7 +136,7 @@ class _Search(NamedTuple):
     - `distance` (): the least distance, if the search for the clearance follows the one for the
       distance. It is 0 if the core overlaps the ground;
     - `trial`: the triangle that is tried; `busy` (): whether it needs more steps; `visits` (): the
-      number of steps for this height of the core; `count` (): the number of heights.
+      number of steps for this height of the core; `heights` (): the number of heights.
     """
 
     blocks: Array
@@ -148,7 +148,7 @@ class _Search(NamedTuple):
     trial: _Found
     busy: Array
     visits: Array
-    count: Array
+    heights: Array
 
 
 def grid_separations(grid: HeightGrid, X_WG: Pose, b: tuple[Core, Array], X_WB: Pose) -> Separation:
@@ -324,7 +324,14 @@ def _search(surface: _Surface, placed: _Placed) -> _Search:
     triangles = jnp.full(2 * BLOCK * BLOCK, infinite)
     search = _Search(blocks, zero, triangles, vertical, found, none, found, zero > 0, zero, zero)
     small = surface._replace(heights=None)
-    table, step = surface.heights.table[surface.heights.row], jax.vmap(_step, (0, 0, Row(None, 0)))
+    table = surface.heights.table[surface.heights.row]
+
+    def step(operands, searches, heights):
+        def one(operands, search, row):
+            return _step(operands, search, Row(heights.table, row))
+
+        return jax.vmap(one)(operands, searches, heights.row)
+
     return repeat_in_blocks(step, (small, placed), search, table)
 
 
@@ -363,12 +370,12 @@ def _step(
     triangles = jnp.where(tried, jnp.inf, triangles)
     corners = _corners(surface, placed, ring, place)
     first = _first_trial(surface, placed, place, corners, vertical)
-    zero = jnp.zeros_like(search.count)
+    zero = jnp.zeros_like(search.heights)
     search = search._replace(
         trial=select(begins, first, search.trial),
         busy=begins | search.busy,
         visits=jnp.where(begins, zero, search.visits),
-        count=jnp.where(begins, zero, search.count),
+        heights=jnp.where(begins, zero, search.heights),
     )
     found, search = _tried(surface, placed, corners, search)
     improves = (found.value < search.best.value) & (begins | ~opens) & ~search.busy
@@ -426,13 +433,13 @@ def _tried(
     bound = jnp.where(vertical, jnp.where(meets, width / slope - trial.raised, -jnp.inf), width)
     inexact &= (search.visits < _VISITS) & (bound < search.best.value)
     lowered = vertical & ~inexact & meets & (length > 2 * gap)
-    lowered &= (clearance < search.best.value) & (search.count < _HEIGHTS)
+    lowered &= (clearance < search.best.value) & (search.heights < _HEIGHTS)
     raised = jnp.where(lowered, gap / slope - clearance, trial.raised)
     return found, search._replace(
         trial=found._replace(raised=raised),
         busy=search.busy & (inexact | lowered),
         visits=jnp.where(inexact, search.visits + 1, 0),
-        count=search.count + lowered.astype(search.count.dtype),
+        heights=search.heights + lowered.astype(search.heights.dtype),
     )
 
 
@@ -486,11 +493,12 @@ def _triangle_bounds(placed: _Placed, nodes: Array, vertical: Array) -> Array:
     """Lower bounds (m,) for the triangles from the bounding box of the core."""
     x, y = nodes[:, 0, 0], nodes[0, :, 1]
     shape = BLOCK, BLOCK, 2
-    sides = [
+    x_low, x_high, y_low, y_high = (
         jnp.broadcast_to(side, shape).ravel()
         for side in (x[:-1, None, None], x[1:, None, None], y[None, :-1, None], y[None, 1:, None])
-    ]
-    return _box_bounds(placed, *sides, _of_triangles(nodes[:, :, 2]), vertical)
+    )
+    tops = _of_triangles(nodes[:, :, 2])
+    return _box_bounds(placed, x_low, x_high, y_low, y_high, tops, vertical)
 
 
 def _block_bounds(surface: _Surface, placed: _Placed, vertical: Array) -> Array:

@@ -567,8 +567,8 @@ def _first_directions(pair: CorePair) -> tuple[Array, Array]:
         return jnp.where(better, turned[best], n), jnp.where(better, widths[best], width)
 
     step = jax.vmap(with_step, (None, 0))
-    found = lax.fori_loop(0, len(_STEPS), step, start)
-    return _best_directions(*found, _STARTS)
+    directions, widths = lax.fori_loop(0, len(_STEPS), step, start)
+    return _best_directions(directions, widths, _STARTS)
 
 
 def _best_directions(directions: Array, widths: Array, count: int) -> tuple[Array, Array]:

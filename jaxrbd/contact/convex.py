@@ -427,8 +427,10 @@ def _laws(
     """The laws of all impulses of a step; `scales`: the inverse inertias at contacts and joints."""
     found = find_contacts(model, scene, kinematics)
     per_contact, per_joint = (
-        arguments.FINITE_NOT_NEGATIVE.or_nan(arguments.array(model, jnp.asarray(x), name, *shape))
-        for x, name, *shape in (
+        arguments.FINITE_NOT_NEGATIVE.or_nan(
+            arguments.array(model, jnp.asarray(x), name, shape, sizes)
+        )
+        for x, name, shape, sizes in (
             (scales.contacts, "inverse_inertia.contacts", (scene.size,), "n + m"),
             (scales.joints, "inverse_inertia.joints", model.armature.shape, "nv_joint"),
         )

@@ -6,9 +6,14 @@ velocity and the compliance R of `convex.py` by
 
     target = (1 - dt b) u - dt k d r n,        R = (1 - d) / d  times the inverse inertia,
 
-where n is the normal, and the impedance d depends on r. The same equations hold for position limits
-with the rate of the joint. They are MuJoCo's reference acceleration and regularisation, with the
-acceleration written as the change of the velocity divided by dt.
+where n is the normal, and the impedance d depends on r. With the time constant T and the damping
+ratio z of `solref`, and with the second impedance d_w of `solimp`,
+
+    b = 2 / (d_w T),        k = 1 / (d_w T z)^2.
+
+The same equations hold for position limits with the rate of the joint. They are MuJoCo's reference
+acceleration and regularisation (chapter "Computation" of its documentation), with the acceleration
+written as the change of the velocity divided by dt.
 """
 
 from __future__ import annotations
