@@ -176,9 +176,9 @@ def contact_step(
 
     Contacts whose material has a `Softness`, and limits with `scene.limit_softness`, are soft as in
     MuJoCo. They act only while d is negative, with the target and the R of `contact/softness.py` in
-    place of `regularisation` and `recovery`. What is said below about rigid contact does not hold
-    for them. In particular, a landing sphere is decelerated over several steps, and so must dt be
-    shorter than the time constant of the softness.
+    place of `regularisation` and `recovery`. The statements about rigid contact below do not hold
+    for them. A landing sphere is decelerated over several steps, so dt must be shorter than the
+    time constant of the softness.
 
     Position limits act on all joints whose velocity is the rate of the coordinate. Limits of
     planar, spherical and free joints do not act, and joints that follow others have no limits.
@@ -492,19 +492,19 @@ def _contact_law(
     regularisation: Array,
     recovery: Array,
 ) -> ContactLaw:
-    """The law of the contacts `found`, with `inverse_inertia` (n + m,)."""
+    """The law of the contacts `found`, with `inverse_inertia` (n + m,); d as in `contact_step`."""
     length, normal = lengths_and_normals(found.gradient)
     friction, spin, softness = scene.friction, scene.spin(normal), scene.material.softness
-    depth = found.distance / length
+    d = found.distance / length
     if softness is None:
-        target = (-depth / jnp.where(depth < 0, dt + recovery, dt))[:, None] * normal
+        target = (-d / jnp.where(d < 0, dt + recovery, dt))[:, None] * normal
         conductance = conductance_of(regularisation, inverse_inertia)
         return ContactLaw(normal, conductance, target, friction, spin)
-    response = softness.response(depth, dt, "softness")
+    response = softness.response(d, dt, "softness")
     u = contact_velocities(model, scene, kinematics, found.arm, spin, v)[:, :3]
     target = response.kept[:, None] * u + response.push[:, None] * normal
     conductance = conductance_of(response.resistance, inverse_inertia)
-    conductance = jnp.where(depth < 0, conductance, 0)
+    conductance = jnp.where(d < 0, conductance, 0)
     return ContactLaw(normal, conductance, target, friction, spin)
 
 

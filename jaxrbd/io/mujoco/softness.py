@@ -16,8 +16,6 @@ from .source import Source
 _ZERO = 1e-15
 # The least coefficient of sliding friction in MuJoCo (mjMINMU).
 LEAST_FRICTION = 1e-5
-# MuJoCo's `solref` in place of one with a positive and a negative number.
-_SOLREF = (0.02, 1.0)
 
 
 class ContactSoftness(NamedTuple):
@@ -94,9 +92,12 @@ def soft_scene(source: Source, model: Model, scene: Scene | None) -> Scene:
 
 
 def _corrected(solref: np.ndarray, solimp: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`solref` (n, 2) and `solimp` (n, 5) as MuJoCo corrects them when it uses them."""
+    """`solref` (n, 2) and `solimp` (n, 5) as MuJoCo corrects them when it uses them.
+
+    Its default replaces a `solref` with a positive and a negative number.
+    """
     mixed = (solref[:, 0] > 0) != (solref[:, 1] > 0)
-    solref = np.where(mixed[:, None], _SOLREF, solref)
+    solref = np.where(mixed[:, None], Softness().solref, solref)
     ends = np.array([LEAST_IMPEDANCE, LEAST_IMPEDANCE, 0, LEAST_IMPEDANCE, 1])
     return solref, np.clip(
         solimp, ends, [MOST_IMPEDANCE, MOST_IMPEDANCE, np.inf, MOST_IMPEDANCE, np.inf]
