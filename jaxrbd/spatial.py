@@ -20,7 +20,7 @@ module converts between the two orders.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import jax.numpy as jnp
 from jax import Array
@@ -57,9 +57,15 @@ class Pose(NamedTuple):
     R: Float[Array, "... 3 3"]
     p: Float[Array, "... 3"]
 
+    __array_ufunc__ = None  # so NumPy leaves `array @ X` to `__rmatmul__`
+
     def __matmul__(self, X_BC: Pose) -> Pose:
         """The pose `X_AC` of C in A: the function `compose`."""
-        return compose(self, X_BC) if isinstance(X_BC, Pose) else NotImplemented
+        return compose(self, X_BC)
+
+    def __rmatmul__(self, other: object) -> NoReturn:
+        """Raises ArgumentError, because the left operand is no Pose."""
+        raise _no_pose(other)
 
     def inverse(self) -> Pose:
         """The pose `X_BA` of A in B: the function `inverse`."""
@@ -137,10 +143,14 @@ def pose_from_matrix(H: Float[Array, "... 4 4"]) -> Pose:
 def _checked(X: Pose) -> Pose:
     """The pose. Raises ArgumentError for another object, and for R and p of other shapes."""
     if not isinstance(X, Pose):
-        raise ArgumentError(f"a pose is of the type {type(X).__name__}, expected a Pose")
+        raise _no_pose(X)
     require_entries(X.R, 3, 3)
     require_entries(X.p, 3)
     return X
+
+
+def _no_pose(x: object) -> ArgumentError:
+    return ArgumentError(f"a pose is of the type {type(x).__name__}, expected a Pose")
 
 
 # ---------------------------------------------------------------------- vectors with one part zero

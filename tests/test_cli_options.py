@@ -470,10 +470,12 @@ class Fake(learning.Training):
     """A training without a computation, which notes its arguments and its checkpoints."""
 
     made: list = []
+    blocks: list = []
     saved: list = []
 
-    def __init__(self, algorithm, env, seed, *, task):
+    def __init__(self, algorithm, env, seed, *, task, mesh, block):
         Fake.made.append((algorithm, env, seed, task))
+        Fake.blocks.append((mesh and mesh.size, block))
         self.algorithm, self.params, self.state, self.records = algorithm, None, None, []
         returns = iter([-math.inf, *[1.5] * 99])  # no episode has ended after the first update
         self._update = lambda params, state: (
@@ -488,8 +490,8 @@ class Fake(learning.Training):
 @pytest.fixture
 def fake(monkeypatch, tmp_path):
     """`jaxrbd train` with fake trainings of seven updates; the value notes what is asked for."""
-    asked = {"algorithm": [], "task": [], "made": [], "saved": []}
-    Fake.made, Fake.saved = asked["made"], asked["saved"]
+    asked = {"algorithm": [], "task": [], "made": [], "blocks": [], "saved": []}
+    Fake.made, Fake.blocks, Fake.saved = (asked[x] for x in ("made", "blocks", "saved"))
     algorithm = learning.Apg(4, 9, (6,), updates=7)
     monkeypatch.setattr(train_command, "Training", Fake)
     monkeypatch.setattr(
@@ -529,6 +531,7 @@ def test_the_defaults_of_train(fake, tmp_path, monkeypatch):
     assert cli.main(["train", "hopper"]) == 0
     assert asked["algorithm"] == [("hopper", "shac", None)]
     assert asked["made"] == [(algorithm, "env", 0, "hopper")]
+    assert asked["blocks"] == [(None, None)]
     folder = pathlib.Path("train-hopper-shac")
     assert asked["saved"] == [(folder / "checkpoint.jaxrbd", 7)]
     ((path, title, [records]),) = plots
@@ -574,6 +577,19 @@ def test_several_seeds_continue_where_they_have_a_checkpoint(fake, capsys, monke
     assert [seed for *_, seed, _ in asked["made"]] == [0, 1]
     assert cli.main([*command[:-1], "--seed", str(2**63 - 1)]) == 1
     assert "the last seed has more than 64 bits" in capsys.readouterr().err
+
+
+def test_train_has_the_block_of_its_option_or_of_its_checkpoint(fake, monkeypatch):
+    asked, algorithm = fake
+    monkeypatch.setattr(Fake, "load", lambda training, path: None)
+    monkeypatch.setattr(train_command, "first_devices", lambda n: jax.devices()[:1] * n)
+    command = ["train", "hopper", "--no-plot", "--out", "here"]
+    assert cli.main([*command, "--block", "4", "--devices", "2"]) == 0
+    about = {"settings": {"updates": algorithm.updates}, "block": 2}
+    learning.save_checkpoint("here/checkpoint.jaxrbd", about, {"x": np.ones(1)})
+    assert cli.main([*command, "--resume"]) == 0
+    assert cli.main([*command, "--resume", "--block", "3"]) == 0
+    assert asked["blocks"] == [(2, 4), (None, 2), (None, 3)]
 
 
 def test_the_summary_of_several_seeds():
@@ -625,6 +641,7 @@ def test_the_curve_shows_returns_and_rewards_over_the_steps(tmp_path, monkeypatc
         "hopper --algorithm ppo --seed -4 --steps 120",
         "hopper --steps 7 --every 3 --no-plot --no-cache",
         "hopper --algorithm apg --seed 9 --tensorboard events --report my_log:write",
+        "hopper --block 8 --devices 2",
     ],
 )
 @pytest.mark.parametrize("folder", ["trained", "my runs/it's"])
@@ -636,7 +653,7 @@ def test_the_printed_command_continues_the_same_training(words, folder):
     found = parser.parse_args(arguments)
     assert program == "jaxrbd"
     assert found.resume
-    names = "task algorithm seed steps out tensorboard report no_plot no_cache"
+    names = "task algorithm seed steps out tensorboard report no_plot no_cache block devices"
     for name in names.split():
         assert getattr(found, name) == getattr(given, name), name
 

@@ -853,7 +853,11 @@ def test_checkpoints_that_state_no_environment_still_load(tmp_path):
     """As those of version 2 of the format, which had no entry for it."""
     training = learning.Training(SMALL["apg"], ENV, seed=2)
     training.save(tmp_path / "file")
-    with_description(tmp_path / "file", 2, lambda about: about.pop("environment"))
+
+    def remove(about):
+        del about["environment"], about["block"]
+
+    with_description(tmp_path / "file", 2, remove)
     assert set(learning.read_description(tmp_path / "file")) == {
         "task",
         "algorithm",
@@ -881,6 +885,19 @@ def test_a_checkpoint_without_a_newer_setting_of_its_environment_has_the_default
     learning.Training(SMALL["apg"], default, task="point").load(path)
     with pytest.raises(SavedFileError, match="environment setting episode_steps is 6, expected 5"):
         learning.Training(SMALL["apg"], Point(episode_steps=5), task="point").load(path)
+
+
+def test_a_checkpoint_states_the_block_of_its_training(point_task, tmp_path):
+    """A mesh without a block has one block per device; an older file states no block."""
+    path, mesh = tmp_path / "file", jax.make_mesh((1,), ("environments",))
+    learning.Training(SMALL["apg"], ENV, task="point", block=2).save(path)
+    assert learning.load_training(path).block == 2
+    for options, found in (({}, None), ({"block": 1}, 1), ({"mesh": mesh}, BATCH)):
+        with pytest.raises(SavedFileError, match=f"its block is 2, expected {found}"):
+            learning.Training(SMALL["apg"], ENV, task="point", **options).load(path)
+    with_description(path, checkpoint.VERSION, lambda about: about.pop("block"))
+    learning.Training(SMALL["apg"], ENV, task="point").load(path)
+    assert learning.load_training(path).block is None
 
 
 @pytest.mark.parametrize("name", ["apg", "ppo", "shac"])

@@ -376,6 +376,15 @@ REFUSED = {
     "servo.force is [ 0. inf], expected finite": lambda: contact_stepped(
         servo=contact.Servo(GAINS, Q, force=np.array([0.0, np.inf]))
     ),
+    "servo.force is 2.0 for joint 'elbow', which has no stiffness": lambda: contact_stepped(
+        servo=contact.Servo(actuators.PD([1.0, 0.0], [0.0, 0.0]), Q, force=np.array([0.0, 2.0]))
+    ),
+    "servo.force is 3.0 for joint 'shoulder', which has no stiffness": lambda: shooting(
+        dt=0.01, servo=contact.Servo(actuators.PD(*np.zeros((2, 2))), Q, force=jnp.array([3.0, 0]))
+    ),
+    "servo.control.effort is 5.0 for joint 'elbow', which has no stiffness": lambda: shooting(
+        dt=0.01, servo=contact.Servo(actuators.PD([1.0, 0.0], [0.0, 0.0], [9.0, 5.0]), Q)
+    ),
     "servo.error is [inf  0.], expected finite": lambda: contact_stepped(
         servo=contact.Servo(GAINS, None, error=np.array([np.inf, 0.0]))
     ),
@@ -905,6 +914,10 @@ REFUSED = {
         [1.0], np.zeros(3), np.eye(3)
     ),
     "dt has dtype bool, expected a number": lambda: moved(dt=True),
+    "offset is True, expected an array of floats": lambda: contact.Plane((0.0, 0.0, 1.0), True),
+    "stiffness is [True, 2.0], expected an array of floats": lambda: actuators.PD(
+        [True, 2.0], [1.0, 1.0]
+    ),
     "servo contains an array of shape (1,), expected arrays": lambda: tendon_servo_step(
         stiffness=np.array(["a"])
     ),

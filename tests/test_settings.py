@@ -8,6 +8,7 @@ import pytest
 from jaxrbd import (
     actuators,
     algorithms,
+    collision,
     constraints,
     contact,
     envs,
@@ -16,6 +17,7 @@ from jaxrbd import (
     learning,
     optimal_control,
     so3,
+    spatial,
 )
 from jaxrbd.robots import load_robot
 from support import nightly, zoo
@@ -48,6 +50,16 @@ def test_an_algorithm_and_its_derivatives(name):
         return sum(jnp.sum(x) for x in found if jnp.issubdtype(x.dtype, jnp.floating))
 
     jax.eval_shape(total if name == "contact_step" else jax.grad(total, (0, 1)), *state)
+
+
+def test_the_distance_of_two_hulls():
+    hull = collision.ConvexMesh(np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1.0]]))
+
+    def distance(p):
+        X = spatial.Pose(jnp.eye(3), p)
+        return collision.distance(hull, spatial.identity_pose(), hull, X)
+
+    jax.eval_shape(distance, jnp.ones(3))
 
 
 @pytest.mark.slow

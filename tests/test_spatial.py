@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jaxrbd import se3, spatial
+from jaxrbd.errors import ArgumentError
 from support.zoo import close, random_inertia
 
 N = 5  # stacked operands, so that every test is one of broadcasting too
@@ -135,10 +136,12 @@ def test_methods_of_poses_under_vmap_broadcasting_and_grad(poses):
     close(jax.grad(by_methods)(xi), jax.grad(by_matrices)(xi), 1e-13)
 
 
-@pytest.mark.parametrize("other", [2.0, np.eye(4), None])
+@pytest.mark.parametrize("other", [2.0, np.float64(2.0), np.eye(4), jnp.eye(4), None])
 def test_a_pose_composes_with_poses_alone(other):
-    with pytest.raises((TypeError, ValueError)):
-        spatial.identity_pose() @ other
+    X = spatial.identity_pose()
+    for product in (lambda: X @ other, lambda: other @ X):
+        with pytest.raises(ArgumentError, match=r"a pose is of the type .*, expected a Pose"):
+            product()
 
 
 def test_vectors_with_one_part_zero(vectors):

@@ -17,6 +17,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jax.sharding import Mesh
 
 from ..errors import ArgumentError, installation
 from ..io._sealed import replace_file
@@ -33,6 +37,7 @@ from ..learning import (
 from ..learning.tasks import with_whole_episodes
 from . import parsing
 from .outputs import make_folder, naming
+from .rollout_command import first_devices
 
 EVERY = 25  # updates per checkpoint, by default
 LINE_EVERY = 25  # updates per progress line, if standard error is no terminal
@@ -76,6 +81,14 @@ def add_parser(commands) -> None:
         metavar="N",
         help="total number of steps, summed over all environments (default: depends on the task)",
     )
+    add(
+        "--block",
+        type=parsing.count,
+        metavar="N",
+        help="simulate N environments at a time: the results are then the same for every number of "
+        "devices (default: as in the checkpoint of --resume, else all environments of a device)",
+    )
+    add("--devices", type=parsing.count, default=1, metavar="N", help="use N devices")
     add(
         "--every",
         type=parsing.count,
@@ -158,9 +171,12 @@ def run(options: argparse.Namespace) -> int:
         )
     if options.resume and not found:
         raise ArgumentError(f"--resume: no checkpoint {checkpoints[0]}")
+    devices, mesh = first_devices(options.devices), None
+    if len(devices) > 1:
+        mesh = Mesh(np.array(devices), ("environments",))
     runs: dict[int, list[Record]] = {}
     for seed, folder in folders.items():
-        status, runs[seed] = _run_seed(options, seed, folder, top, report)
+        status, runs[seed] = _run_seed(options, seed, folder, top, mesh, report)
         if status:
             return status
     if options.seeds is not None:
@@ -176,12 +192,13 @@ def _run_seed(
     seed: int,
     folder: Path,
     top: Path,
+    mesh: Mesh | None,
     report: Callable[[Record], object] | None,
 ) -> tuple[int, list[Record]]:
     """Train with one seed; return the exit status and the records.
 
-    `top`: the folder of all seeds, for the command that continues; `report`: the function of the
-    option `--report`.
+    `top`: the folder of all seeds, for the command that continues; `mesh`: as in `Training`;
+    `report`: the function of the option `--report`.
     """
     checkpoint = folder / CHECKPOINT
     algorithm = algorithm_for(options.task, options.algorithm, options.steps)
@@ -191,12 +208,14 @@ def _run_seed(
         try:
             _show("compiling")
             env = load_task(options.task, options.algorithm)
-            planned = (
-                _planned_updates(checkpoint, algorithm.updates) if checkpoint.exists() else None
-            )
+            about = read_description(checkpoint) if checkpoint.exists() else None
+            planned = None if about is None else _planned_updates(about, algorithm.updates)
+            block = options.block
+            if about is not None and block is None:
+                block = about.get("block")
             if planned is not None and options.steps is None:
                 algorithm = dataclasses.replace(algorithm, updates=planned)
-            training = Training(algorithm, env, seed, task=options.task)
+            training = Training(algorithm, env, seed, task=options.task, mesh=mesh, block=block)
             if options.start_from:
                 training.start_from(options.start_from)
             evaluation = _evaluation(options, training)
@@ -355,9 +374,12 @@ def _written(records: Iterator[Record], metrics: Path) -> Iterator[Record]:
             yield record
 
 
-def _planned_updates(checkpoint: Path, usual: int) -> int:
-    """The total number of updates that a checkpoint states, or `usual` if it states none."""
-    settings = read_description(checkpoint).get("settings")
+def _planned_updates(about: Mapping[str, Any], usual: int) -> int:
+    """The total number of updates that a checkpoint states, or `usual` if it states none.
+
+    `about`: the description of the checkpoint.
+    """
+    settings = about.get("settings")
     updates = settings.get("updates") if isinstance(settings, dict) else None
     return updates if isinstance(updates, int) else usual
 
@@ -432,6 +454,10 @@ def _resumption(options: argparse.Namespace, folder: Path) -> str:
         words += ["--seeds", str(options.seeds)]
     if options.steps is not None:
         words += ["--steps", str(options.steps)]
+    if options.block is not None:
+        words += ["--block", str(options.block)]
+    if options.devices != 1:
+        words += ["--devices", str(options.devices)]
     if options.every != EVERY:
         words += ["--every", str(options.every)]
     for name in ("no_plot", "no_cache"):

@@ -128,7 +128,7 @@ def _nearer_corners(
     def differences(corners: Array) -> Array:
         """The differences (3, 3) of three corners of a and b."""
         a, b = pair.a.corner_points(corners[:, 0]), pair.b.corner_points(corners[:, 1])
-        return matmul(a, pair.R.T) + pair.p - b
+        return matmul(a, pair.R.T) + pair.p[None] - b
 
     def body(state):
         corners, _, v, _, _, count = state

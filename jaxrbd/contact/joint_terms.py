@@ -91,10 +91,11 @@ class Servo(NamedTuple):
     - `tendons`: a `TendonServo` that acts at the same time, or None;
     - `force` f (nv,): a force in N or N m that the servo adds before it applies the limit, such as
       the feedforward torque of a motor (default zero). For a joint without stiffness and damping it
-      is zero, because a servo does not drive this joint; otherwise the state after the step is NaN.
+      must be zero, because a servo does not drive this joint.
 
-    `contact_step` raises ArgumentError, which names the field, for an entry that is not finite.
-    With a traced entry that is not finite, the state after the step is NaN.
+    `contact_step` raises ArgumentError, which names the field, for an entry that is not finite, and
+    for a force on a joint without stiffness and damping, whose name it states. With such an entry
+    that is traced, the state after the step is NaN.
     """
 
     control: PD
@@ -103,6 +104,17 @@ class Servo(NamedTuple):
     error: ArrayLike | None = None
     tendons: TendonServo | None = None
     force: ArrayLike | None = None
+
+    @property
+    def _force_without_gains(self) -> np.ndarray | None:
+        """`force` with zeros for all dofs (nv,) with a gain; None without a known force."""
+        if self.force is None or not isinstance(self.control, PD):
+            return None
+        fields = self.force, self.control.stiffness, self.control.damping
+        force, *gains = (arguments.known(x) for x in fields)
+        if force is None or any(x is None or x.shape != force.shape for x in gains):
+            return None
+        return np.where((gains[0] > 0) | (gains[1] > 0), 0, force)
 
 
 class JointImpulses(NamedTuple):
@@ -297,6 +309,8 @@ def require_servo(model: Model, servo: Any) -> None:
         arguments.require(array, np.isfinite, f"servo.{name}", "finite entries")
         if name == "position" and (values := arguments.known(array)) is not None:
             arguments.unit_quaternions("servo.position", values, model)
+    if (force := servo._force_without_gains) is not None:
+        _no_force("servo.force", force, model)
 
 
 def _require_tendon_servo(model: Model, servo: TendonServo) -> None:
@@ -335,13 +349,35 @@ def _finite(name: str, values: np.ndarray, model: Any) -> None:
         arguments.require_finite(name, values)
 
 
+def _no_force(name: str, values: np.ndarray, model: Any) -> None:
+    """Raise ArgumentError, which names the joint, for a force on a dof without gains."""
+    if values.any():
+        dof = int(np.flatnonzero(values)[0])
+        raise ArgumentError(
+            f"servo.force is {values[dof]} for joint {joint_of_dof(model, dof)!r}, which has no "
+            "stiffness and no damping; expected 0, with the force in tau"
+        )
+
+
+def joint_of_dof(model: Model, dof: int) -> str:
+    """The name of the joint of an entry of v."""
+    places = {name: model.joint(name).v for name in model.joint_names}
+    return next(name for name, v in places.items() if v.start <= dof < v.stop)
+
+
 def _positions(name: str, values: np.ndarray, model: Any) -> None:
     _finite(name, values, model)
     arguments.unit_quaternions(name, values, model)
 
 
 # The checks of the values of a `Servo` and of a `TendonServo`, by field.
-SERVO_CHECKS = {"position": _positions, "velocity": _finite, "error": _finite, "force": _finite}
+SERVO_CHECKS = {
+    "position": _positions,
+    "velocity": _finite,
+    "error": _finite,
+    "force": _finite,
+    "_force_without_gains": _no_force,
+}
 TENDON_SERVO_CHECKS = {
     "stiffness": _gains,
     "damping": _gains,
@@ -374,6 +410,6 @@ def independent_servo_law(
     target = (stiffness * error + damping * velocity + force) / jnp.where(driven, gain, 1)
     bounded = jnp.isfinite(effort)
     bound = jnp.where(bounded, dt * jnp.where(bounded, effort, 0), jnp.inf)
-    # Without gains there is no impulse, so a force would be lost.
+    # Without gains there is no impulse, so a traced force would be lost.
     target = jnp.where(driven, target, jnp.where(force == 0, 0, jnp.nan))
     return ClippedLaw(*(x[None] for x in (dt * gain, target, -bound, bound)))

@@ -28,19 +28,18 @@ from .rollouts import Simulated, WindowAlgorithm
 
 
 def block_update(
-    algorithm: WindowAlgorithm, env: Vectorized, mesh: Mesh | None, block: int | None
+    algorithm: WindowAlgorithm, env: Vectorized, mesh: Mesh | None, block: int
 ) -> Callable[[Any, Any], tuple[Any, dict[str, Array]]]:
     """The function from the parameters and a state to the state after an update, and its metrics.
 
     - `mesh`: the devices, each of which simulates the same number of blocks. With several
       processes, each one computes all other parts of the update (None: one device);
-    - `block`: the number of environments of a block (None: one block per device).
+    - `block`: the number of environments of a block, from `block_size`.
 
-    Raises ArgumentError if the environments cannot be divided in this way.
+    Raises ArgumentError for a mesh with unequal numbers of devices of the processes.
     """
     devices = [None] if mesh is None else [*mesh.devices.flat]
-    size = _block_size(algorithm.batch, len(devices), block)
-    count = algorithm.batch // size
+    count = algorithm.batch // block
     # The devices of the blocks, in the order of the blocks.
     places = [device for device in devices for _ in range(count // len(devices))]
     here = jax.process_index()
@@ -60,7 +59,7 @@ def block_update(
             def rows(axis: int | None, tree: Any) -> Any:
                 if axis is None:
                     return tree
-                first, last = i * size, (i + 1) * size
+                first, last = i * block, (i + 1) * block
                 return jax.tree.map(lambda x: slice_in_dim(x, first, last, axis=axis), tree)
 
             own_params = jax.tree.map(rows, env.params_axes, params, is_leaf=lambda x: x is None)
@@ -99,8 +98,12 @@ def block_update(
     return update
 
 
-def _block_size(batch: int, devices: int, block: int | None) -> int:
-    """The number of environments of a block."""
+def block_size(batch: int, mesh: Mesh | None, block: int | None) -> int:
+    """The number of environments of a block; `block`: as in `Training`.
+
+    Raises ArgumentError if the environments cannot be divided into such blocks.
+    """
+    devices = 1 if mesh is None else mesh.size
     if block is not None:
         arguments.require_counts(block=block)
     multiple = devices * (block or 1)

@@ -146,7 +146,7 @@ def load_training(
         )
     if env is None:
         env = _with_stated_settings(load_task(task, name), about, path)
-    training = Training(algorithm, env, seed, params, task=task)
+    training = Training(algorithm, env, seed, params, task=task, block=about.get("block"))
     training.load(path)
     return training
 

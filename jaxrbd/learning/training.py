@@ -23,7 +23,7 @@ from ..io._sealed import file_path
 from ..model import arguments
 from ..model.names import described
 from .apg import Apg
-from .blocks import block_update
+from .blocks import block_size, block_update
 from .checkpoint import load_checkpoint, load_fields, read_description, save_checkpoint
 from .imitation import Imitation
 from .ppo import Ppo
@@ -101,8 +101,9 @@ class Training:
       environments must be a multiple of `block` times the number of devices.
 
     `state` is the state of the algorithm, and `records` has one `Record` per update up to now;
-    both change while `run` is iterated. `started_from` describes the checkpoint of `start_from`,
-    and is None without it.
+    both change while `run` is iterated. `block` is the number of environments per block, and None
+    without a mesh and a block. `started_from` describes the checkpoint of `start_from`, and is None
+    without it.
     """
 
     def __init__(
@@ -133,9 +134,11 @@ class Training:
         self.started_from: dict[str, Any] | None = None
         self._init = jax.jit(lambda params, key: algorithm.init(batch, params, key))
         if mesh is None and block is None:
+            self.block = None
             self._update = jax.jit(lambda params, state: algorithm.update(batch, params, state))
         else:
-            self._update = block_update(algorithm, batch, mesh, block)
+            self.block = block_size(algorithm.batch, mesh, block)
+            self._update = block_update(algorithm, batch, mesh, self.block)
         self.state = self._init(self.params, key)
 
     def run(
@@ -205,14 +208,14 @@ class Training:
         The settings `updates`, `last_learning_rate` and `last_noise` of the algorithm may differ;
         the schedules of the rates and of the noise then have other values from here on. Otherwise
         the later records are the same as without the interruption, bit for bit, on the same machine
-        with the same versions and the same `block`. The file states the static settings of the
-        environment (`Env.settings`), unless it is older than version 3. A setting that it does not
-        state is newer, and then had its default. The file does not state `params`: pass the same
-        parameters again.
+        with the same versions. The file states the static settings of the environment
+        (`Env.settings`), unless it is older than version 3. A setting that it does not state is
+        newer, and then had its default. The file does not state `params`: pass the same parameters
+        again.
 
         Raises SavedFileError for a file that is damaged, has more updates than this training, or
-        has another task, algorithm, seed, environment or setting; the message names the first
-        difference.
+        has another task, algorithm, seed, block, environment or setting; the message names the
+        first difference. A file that does not state its block is older, and any block continues it.
         """
         about = read_description(path)
         if (difference := next(self._differences(about), None)) is not None:
@@ -306,8 +309,9 @@ class Training:
     def _differences(self, about: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
         """The names of differences, with the values of the checkpoint and of this training."""
         expected = self._about()
-        for name in ("task", "algorithm", "seed"):
-            if about.get(name) != expected[name]:
+        for name in ("task", "algorithm", "seed", "block"):
+            stated = name in about or name != "block"  # an older file does not state its block
+            if stated and about.get(name) != expected[name]:
                 yield name, about.get(name), expected[name]
         # An older file does not state a newer setting, which then had its default.
         stated = about.get("settings")
@@ -336,6 +340,7 @@ class Training:
             "algorithm": self.algorithm_name,
             "settings": _settings(self.algorithm),
             "seed": self.seed,
+            "block": self.block,
             "environment": name_and_settings(env),
         }
 

@@ -32,8 +32,8 @@ def parameter(x: ArrayLike | Sequence, name: str, *shapes: Shape) -> Parameter:
     A function that uses the parameter casts it to the model's dtype. `shapes`: the shapes that the
     array may have, where None or a symbol such as "p" means any length; without `shapes`, every
     shape is accepted. A list may contain numbers that JAX traces. Raises ArgumentError for another
-    shape, for lists of different lengths, for texts and complex values, for ints that are too
-    large, and for a JAX array whose dtype is not floating.
+    shape, for lists of different lengths, for texts, bools and complex values, for ints that are
+    too large, and for a JAX array whose dtype is not floating.
     """
     try:
         array = _with_tracers(x)
@@ -108,8 +108,10 @@ def _floats(x: Any) -> np.ndarray | None:
     """
     try:
         array = np.asarray(x)
-        # NumPy would read texts and dates, read None as NaN, and drop imaginary parts.
-        if array.dtype.kind in "cSUMm":
+        # NumPy would read texts, dates and bools, read None as NaN, and drop imaginary parts.
+        if array.dtype.kind in "bcSUMm":
+            return None
+        if isinstance(x, list | tuple) and any(isinstance(y, bool) for y in jax.tree.leaves(x)):
             return None
         if array.dtype.kind == "O" and not all(isinstance(y, Real) for y in array.flat):
             return None

@@ -49,7 +49,7 @@ from ..contact import (
     inverse_inertias,
 )
 from ..contact.contacts import find_contacts
-from ..contact.joint_terms import independent_servo_law, require_servo
+from ..contact.joint_terms import independent_servo_law, joint_of_dof, require_servo
 from ..errors import ArgumentError
 from ..integrators import StepDerivatives, rollout
 from ..integrators.step_derivatives import derivatives_of_step
@@ -204,9 +204,11 @@ def contact_shooting(
     analytic (`contact.contact_step_derivatives`). JAX differentiates the program of the step for
     second derivatives, as for `hessian="exact"`, which takes long to compile. Raises ArgumentError
     for parameters out of their range, for a servo with arrays of another shape or with entries that
-    are not finite, and for a dof that is out of range or occurs twice.
+    are not finite, for a finite effort of a joint that has a control and no gains, because no servo
+    then limits the control, and for a dof that is out of range or occurs twice.
     """
     model = arguments.robot(model)
+    dofs = checked_dofs(model, dofs)
     if not isinstance(scene, Scene):
         raise ArgumentError(f"scene is {scene!r}, expected a contact.Scene")
     dt = positive_number(dt, "dt")
@@ -214,6 +216,7 @@ def contact_shooting(
     if servo is not None:
         require_servo(model, servo)
         servo.control.checked_values(model, "servo.control.")
+        _require_limits_with_gains(model, servo, dofs)
     if load is not None:
         load = positive_number(load, "load")
     if scene.inverse_inertia is None:
@@ -228,8 +231,26 @@ def contact_shooting(
         _not_negative(recovery, "recovery"),
         servo,
         load,
-        checked_dofs(model, dofs),
+        dofs,
     )
+
+
+def _require_limits_with_gains(model: Model, servo: Servo, dofs: tuple[int, ...] | None) -> None:
+    """Raise ArgumentError, which names the joint, for a finite effort of a control without gains.
+
+    Traced gains and efforts are not checked.
+    """
+    control = servo.control
+    known = [arguments.known(x) for x in (control.stiffness, control.damping, control.effort)]
+    if any(x is None for x in known):
+        return
+    stiffness, damping, effort = np.stack(known)  # pyright: ignore[reportArgumentType]
+    for dof in range(model.nv) if dofs is None else dofs:
+        if np.isfinite(effort[dof]) and not (stiffness[dof] or damping[dof]):
+            raise ArgumentError(
+                f"servo.control.effort is {effort[dof]} for joint {joint_of_dof(model, dof)!r}, "
+                "which has no stiffness and no damping; expected a gain, or an infinite effort"
+            )
 
 
 def _not_negative(x: ArrayLike, name: str) -> arguments.Parameter:
