@@ -348,7 +348,7 @@ def contact_laws(rng, n, spins):
     normal = rng.normal(size=(n, 3))
     normal = normal / np.linalg.norm(normal, axis=1, keepdims=True)
     conductance = np.abs(rng.normal(size=n)) * (np.arange(n) > 3)
-    numbers = normal, conductance, rng.normal(size=(n, 3)), np.full(n, 0.7)
+    numbers = normal, conductance, rng.normal(size=(n, 3 + spins)), np.full(n, 0.7)
     law = ContactLaw(*map(jnp.asarray, (*numbers, rng.normal(size=(n, spins, 3)))))
     return law, jnp.asarray(rng.normal(size=(n, 3 + spins)))
 
@@ -364,8 +364,7 @@ def parts_along(normal, x):
 def test_an_impulse_is_the_nearest_point_of_the_cone(rng, spins):
     """The rest of y is orthogonal to the impulse, and forms no acute angle with the cone."""
     law, u = contact_laws(rng, 1000, spins)
-    target = np.pad(law.target, ((0, 0), (0, spins)))
-    y = np.array(law.conductance[:, None] * (target - u))
+    y = np.array(law.conductance[:, None] * (law.target - u))
     impulse = np.array(jax.jit(ContactLaw.impulses)(law, u))
     normal = np.array(law.normal)
     pushed, rubbed = parts_along(normal, impulse)

@@ -102,9 +102,8 @@ def problem_of(model, bodies, rng, rows=3):
     roots = rng.normal(size=(model.nb, 3, nv)) * together[:, None]
     M = np.einsum("bki,bkj->ij", roots, roots) + np.eye(nv)
     normal = np.tile([0.0, 0.0, 1.0], (n, 1))
-    law = ContactLaw(
-        normal, np.full(n, 50.0), 0.5 * normal, np.full(n, 0.8), np.zeros((n, rows - 3, 3))
-    )
+    target = np.pad(0.5 * normal, ((0, 0), (0, rows - 3)))
+    law = ContactLaw(normal, np.full(n, 50.0), target, np.full(n, 0.8), np.zeros((n, rows - 3, 3)))
     none = ClippedLaw(*[np.zeros((1, nv))] * 4), ClippedLaw(*[np.zeros((1, 0))] * 4)
     push, v = rng.normal(size=(2, nv))
     J = rng.normal(size=(n, rows, nv)) * moved[:, None]

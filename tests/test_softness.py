@@ -70,6 +70,30 @@ def test_a_soft_contact_is_that_of_mujoco(solref, solimp):
             assert d.ncon == (height < 0.101)
 
 
+@pytest.mark.parametrize("condim", [4, 6])
+def test_a_soft_contact_that_spins_and_rolls_is_that_of_mujoco(condim):
+    m, robot = ball(condim=condim, mu="0.5 0.1 0.05")
+    spin, roll, both = [0, 0, 0, 0, 0, 5], [0.3, 0, -0.1, 0, 3, 0], [0.1, 0.1, 0, 0.2, 0.1, 20]
+    for qvel in (spin, roll, both, [1e-3, 0, 0, 0.01, 0.02, 0.05]):  # it slides, and it sticks
+        compare(m, robot, [0, 0, 0.0985, 1, 0, 0, 0], qvel)
+
+
+SOFT_BOX = """<mujoco><option timestep="0.004" cone="elliptic"/><worldbody>
+<geom type="plane" size="5 5 1" condim="1"/><body pos="0 0 0.1"><freejoint/>
+<geom type="box" size="0.1 0.2 0.05" mass="2" friction="0.5 0.1 0.05" condim="6" priority="1"/>
+</body></worldbody></mujoco>"""
+
+
+def test_a_tilted_soft_box_is_that_of_mujoco():
+    m = mujoco.MjModel.from_xml_string(SOFT_BOX)
+    m.opt.tolerance, m.opt.iterations = 1e-14, 200
+    robot = io.from_mujoco(m, soft=True)
+    for height, angle, corners in ((0.0495, 0.0, 4), (0.0545, 0.04, 2)):
+        qpos = [0, 0, height, np.cos(angle / 2), np.sin(angle / 2), 0, 0]
+        for qvel in ([0.2, 0.1, -0.1, 0, 0, 1], [1e-3, 0, 0, 0, 0, 0.01]):
+            assert compare(m, robot, qpos, qvel).ncon == corners
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -95,11 +119,13 @@ PENDULUM = """<mujoco><option timestep="0.004"><flag gravity="disable"/></option
 </body></body></worldbody></mujoco>"""
 
 
-def test_a_soft_position_limit_is_that_of_mujoco():
-    m = mujoco.MjModel.from_xml_string(PENDULUM)
+@pytest.mark.parametrize("margin", [0, 0.05])
+def test_a_soft_position_limit_is_that_of_mujoco(margin):
+    text = PENDULUM.replace('limited="true"', f'limited="true" margin="{margin}"')
+    m = mujoco.MjModel.from_xml_string(text)
     m.opt.tolerance, m.opt.iterations = 1e-14, 200
     robot = io.from_mujoco(m, soft=True)
-    for angle in np.deg2rad([-31.0, -40, 0, 19.99, 20.5, 25]):
+    for angle in np.deg2rad([-31.0, -40, -27.5, 0, 18, 19.99, 20.5, 25]):
         for rates in ([0.0, 0.0], [0.5, -2.0], [-1.0, 3.0]):
             compare(m, robot, [0.3, angle], rates)
 

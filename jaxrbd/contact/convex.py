@@ -496,13 +496,15 @@ def _contact_law(
     length, normal = lengths_and_normals(found.gradient)
     friction, spin, softness = scene.friction, scene.spin(normal), scene.material.softness
     d = found.distance / length
+    # The normal, with zeros for the angular velocities of `ContactLaw.spin`.
+    direction = jnp.pad(normal, ((0, 0), (0, spin.shape[1])))
     if softness is None:
-        target = (-d / jnp.where(d < 0, dt + recovery, dt))[:, None] * normal
+        target = (-d / jnp.where(d < 0, dt + recovery, dt))[:, None] * direction
         conductance = conductance_of(regularisation, inverse_inertia)
         return ContactLaw(normal, conductance, target, friction, spin)
     response = softness.response(d, dt, "softness")
-    u = contact_velocities(model, scene, kinematics, found.arm, spin, v)[:, :3]
-    target = response.kept[:, None] * u + response.push[:, None] * normal
+    u = contact_velocities(model, scene, kinematics, found.arm, spin, v)
+    target = response.kept[:, None] * u + response.push[:, None] * direction
     conductance = conductance_of(response.resistance, inverse_inertia)
     conductance = jnp.where(d < 0, conductance, 0)
     return ContactLaw(normal, conductance, target, friction, spin)
@@ -548,7 +550,8 @@ def impulses_at(
     contact_impulses = laws.contacts.impulses(u)
     if smoothing_conductance is not None:
         normal = laws.contacts.normal
-        push = smoothing_conductance * jnp.sum((laws.contacts.target - u[:, :3]) * normal, axis=-1)
+        missing = (laws.contacts.target - u)[:, :3]
+        push = smoothing_conductance * jnp.sum(missing * normal, axis=-1)
         change = (push - lax.stop_gradient(push))[:, None] * normal
         contact_impulses += jnp.pad(change, ((0, 0), (0, u.shape[1] - 3)))
     return Impulses(
@@ -682,7 +685,7 @@ def _smoothed(
     # A contact that leaves has no impulse.
     leaves = jnp.all(solved.impulses.contacts == 0, axis=-1)
     u = matmul(J[:, :3], solved.v)
-    gap = dt * jnp.sum((u - law.target) * normal, axis=-1)
+    gap = dt * jnp.sum((u - law.target[:, :3]) * normal, axis=-1)
     rho = jnp.where(leaves, jnp.exp(-jnp.maximum(gap, 0) / length), 0)
     conductance = law.conductance * regularisation * rho / (regularisation * rho + 1 - rho)
     rows = matmul(jnp.sum(J[:, :3] * normal[..., None], axis=1), W.T)

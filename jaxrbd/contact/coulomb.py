@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from .._math.components import Vec3, small_product, stack
 from .._math.linear import einsum
-from .._math.ranks import plus, times
+from .._math.ranks import minus, plus, times
 
 
 class ContactVector(NamedTuple):
@@ -51,19 +51,20 @@ class ContactLaw(NamedTuple):
     sticks, zero if it leaves the ground, and on the surface of the cone if it slides.
 
     A contact with torsional or rolling friction has s more velocities, `spin w`, where w is the
-    relative angular velocity. They count as tangential velocities, and their target is zero. The
-    impulse on them is the moment `spin^T gamma`.
+    relative angular velocity. They count as tangential velocities. The impulse on them is the
+    moment `spin^T gamma`.
 
     - `normal` (n, 3): unit normals of the ground;
     - `conductance` (n,): 1 / R in kg, or 0 for a point that cannot move;
-    - `target` (n, 3): the target velocities `u_target normal` in m/s;
+    - `target` (n, 3 + s): the target velocities in m/s. For rigid contact they are
+      `u_target normal`, and zero for `spin w`;
     - `mu` (n,): the friction coefficients;
     - `spin` (n, s, 3) in m: s is 0, 1 or 3; see `Scene.spin`.
     """
 
     normal: Float[Array, "n 3"]
     conductance: Float[Array, " n"]
-    target: Float[Array, "n 3"]
+    target: Float[Array, "n d"]
     mu: Float[Array, " n"]
     spin: Float[Array, "n s 3"]
 
@@ -78,8 +79,7 @@ class ContactLaw(NamedTuple):
         components, and -inf for a point that cannot move.
         """
         normal = Vec3.from_array(self.normal)
-        linear, spin = ContactVector.from_array(u)
-        missing = Vec3.from_array(self.target) - linear
+        missing, spin = ContactVector.from_array(self.target - u)
         along_normal = missing.dot(normal)
         tangential = ContactVector(missing - along_normal * normal, spin)
         speed = along_normal + self.mu * jnp.sqrt(tangential.dot(tangential))
@@ -96,8 +96,8 @@ class ContactLaw(NamedTuple):
         return small_product(jnp.moveaxis(self._projection(u).hessian(), 2, 0), x)
 
     def _projection(self, u: Array) -> Projection:
-        normal, target = (Vec3.from_array(x) for x in (self.normal, self.target))
-        return project(normal, self.conductance, target, self.mu, ContactVector.from_array(u))
+        target, u_parts = (ContactVector.from_array(x) for x in (self.target, u))
+        return project(Vec3.from_array(self.normal), self.conductance, target, self.mu, u_parts)
 
 
 def with_spins(
@@ -122,11 +122,12 @@ def spin_moments(spin: Float[Array, "n s 3"], f: Float[Array, "n d"]) -> Float[A
 
 
 def project(
-    normal: Vec3, conductance: Array, target: Vec3, mu: Array, u: ContactVector
+    normal: Vec3, conductance: Array, target: ContactVector, mu: Array, u: ContactVector
 ) -> Projection:
     """The points of Coulomb's cones nearest to y; arguments as for `ContactLaw`, in components."""
+    spins = (minus(t, x) for t, x in zip(target.spin, u.spin))
     y = ContactVector(
-        conductance * (target - u.linear), tuple(times(-conductance, x) for x in u.spin)
+        conductance * (target.linear - u.linear), tuple(times(conductance, x) for x in spins)
     )
     y_n = y.linear.dot(normal)
     y_t = y._replace(linear=y.linear - y_n * normal)

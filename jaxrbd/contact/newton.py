@@ -412,7 +412,8 @@ class _Linearised(NamedTuple):
 class _AllLaws(NamedTuple):
     """The laws of all rows and of the velocities v, with the batch axis last.
 
-    - `normal`, `target` (3, k, b, s), `conductance`, `mu` (k, b, s): the law of the contacts;
+    - `normal` (3, k, b, s), `target` (d, k, b, s), `conductance`, `mu` (k, b, s): the law of the
+      contacts;
     - `others` (kinds, r, 1, s), `joints` (kinds, m b + t, s). If r > 0, all dofs are in the trunk
       and b = 1;
     - `d`: the number of rows of a contact.
@@ -433,7 +434,8 @@ class _AllLaws(NamedTuple):
         return ContactVector(Vec3(*components[:3]), components[3:]), u[d * k :]
 
     def _projection(self, u: ContactVector) -> Projection:
-        return project(Vec3(*self.normal), self.conductance, Vec3(*self.target), self.mu, u)
+        target = ContactVector(Vec3(*self.target[:3]), tuple(self.target[3:]))
+        return project(Vec3(*self.normal), self.conductance, target, self.mu, u)
 
     def linearised(self, u: Array, v: Array) -> _Linearised:
         """The laws at the velocities u and v."""
@@ -442,9 +444,8 @@ class _AllLaws(NamedTuple):
         impulse = projection.impulse()
         # The penalty R |gamma|^2 / 2 is gamma . (target - u) / 2, because gamma is the projection
         # of y = (target - u) / R on the cone (`ContactLaw`).
-        difference = Vec3(*self.target) - contacts.linear
-        factors = *difference.components, *(-x for x in contacts.spin)
-        products = [x * y / 2 for x, y in zip(impulse.components, factors)]
+        pairs = zip(impulse.components, self.target, contacts.components)
+        products = [gamma * (target - u) / 2 for gamma, target, u in pairs]
         return _Linearised(
             jnp.concatenate([_as_rows(impulse.components), self.others.impulses(others)]),
             projection.hessian(),
@@ -498,7 +499,7 @@ def _laws(partition: Partition, problem: Problem) -> _AllLaws:
     def sorted_dofs(x):
         return jnp.moveaxis(_taken(jnp.moveaxis(x, 1, 0), partition.order, 0), 0, 1)
 
-    # The components of the vectors (k, b, 3, s) become the first axis.
+    # The components of the vectors (k, b, 3 or d, s) become the first axis.
     normal, target = (jnp.moveaxis(sorted_contacts(x), 2, 0) for x in (law.normal, law.target))
     return _AllLaws(
         normal,

@@ -6,8 +6,9 @@ velocity and the compliance R of `convex.py` by
 
     target = (1 - dt b) u - dt k d r n,        R = (1 - d) / d  times the inverse inertia,
 
-where n is the normal, and the impedance d depends on r. With the time constant T and the damping
-ratio z of `solref`, and with the second impedance d_w of `solimp`,
+where n is the normal, and the impedance d depends on r. With torsional or rolling friction, u also
+has angular velocities (`ContactLaw` in `coulomb.py`), for which n is zero. With the time constant T
+and the damping ratio z of `solref`, and with the second impedance d_w of `solimp`,
 
     b = 2 / (d_w T),        k = 1 / (d_w T z)^2.
 
