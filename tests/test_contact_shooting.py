@@ -274,9 +274,22 @@ def test_single_precision():
 
 
 @pytest.mark.slow
-def test_a_controller_finds_a_trot():
-    """Without a schedule: diagonal feet swing together, at the commanded velocity."""
+def test_a_controller_finds_a_trot(monkeypatch):
+    """Without a schedule: diagonal feet swing together, at the commanded velocity.
+
+    The joint forces of the plans reach the limits of the robot, and are within them.
+    """
+    forces, next_plan = [], contact_mpc.next_plan
+
+    def recorded_plan(x, command, plan):
+        plan = next_plan(x, command, plan)
+        forces.append(np.abs(contact_mpc.joint_forces(plan)))
+        return plan
+
+    monkeypatch.setattr(contact_mpc, "next_plan", recorded_plan)
     states, _, fell = contact_mpc.walk(4.0, (0.4, 0.0, 0.0))
+    effort = contact_mpc.robot().model.effort_limit[6:]
+    assert np.max(np.stack(forces) / effort) == pytest.approx(1, abs=1e-9)
     q, v = (np.stack(x) for x in zip(*states))
     model = contact_mpc.robot().model
     heights = jax.jit(jax.vmap(lambda q: contact_mpc.heights(rbd.forward_kinematics(model, q))))

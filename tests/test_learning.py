@@ -896,7 +896,7 @@ def test_a_checkpoint_states_the_block_of_its_training(point_task, tmp_path):
         with pytest.raises(SavedFileError, match=f"its block is 2, expected {found}"):
             learning.Training(SMALL["apg"], ENV, task="point", **options).load(path)
     with_description(path, checkpoint.VERSION, lambda about: about.pop("block"))
-    learning.Training(SMALL["apg"], ENV, task="point").load(path)
+    learning.Training(SMALL["apg"], ENV, task="point", block=1).load(path)
     assert learning.load_training(path).block is None
 
 

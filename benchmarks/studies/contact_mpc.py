@@ -12,7 +12,8 @@ prefers a trot.
 The robot moves by steps of 5 ms of `contact_step`, without smoothing, or of 1 ms of MuJoCo, whose
 robot has damping in its joints. The gains of the plan correct its first control in each step, and a
 control is at most 15 N m. The servo of all joints holds the posture of the start, and the controls
-are added to its forces.
+are added to its forces. The effort limits of the robot limit the sums, also in the plan, so a plan
+contains only joint forces that the robot has.
 
 The columns are the means of the velocity after the first second, the part of the time in which a
 foot is in the air, the correlations of the heights of diagonal feet and of both front feet, and the
@@ -85,6 +86,7 @@ def servo(
 
 def dynamics(dt: float, smoothing: float = 0.0) -> oc.ContactShooting:
     model, feet, home, _ = robot()
+    effort = np.asarray(model.effort_limit)[6:]
     scene = contact.Scene(feet, RADIUS, material=contact.Material(friction=FRICTION))
     return oc.contact_shooting(
         model,
@@ -92,7 +94,7 @@ def dynamics(dt: float, smoothing: float = 0.0) -> oc.ContactShooting:
         dt,
         range(6, model.nv),
         smoothing,
-        servo=servo(model, home, STIFFNESS, DAMPING),
+        servo=servo(model, home, STIFFNESS, DAMPING, effort),
         load=jaxrbd.total_mass(model) / len(feet),
     )
 
@@ -171,6 +173,18 @@ def improved_plan(x, command, plan: oc.Solution) -> oc.Solution:
     return oc.solve(problem(), x, command, plan, **options)
 
 
+@jax.jit
+def joint_forces(plan: oc.Solution) -> jax.Array:
+    """The joint forces (STAGES, 12) of a plan in N m, which are the sums of servo and control."""
+    dynamics: Any = problem().dynamics
+
+    def forces(x, u):
+        tau = jnp.concatenate([jnp.zeros(6, u.dtype), u])
+        return dynamics.options().joint_forces(dynamics.step(x, u), tau)[6:]
+
+    return jax.vmap(forces)(jax.tree.map(lambda x: x[:-1], plan.xs), plan.us)
+
+
 def control(plan: oc.Solution, x) -> jax.Array:
     """The first control of a plan, corrected in the state x."""
     start = jax.tree.map(lambda x: x[0], plan.xs)
@@ -194,13 +208,13 @@ def in_mujoco(x) -> Callable:
     compiled.opt.timestep = PERIOD / MUJOCO_STEPS
     compiled.geom_friction[:, 0] = FRICTION
     compiled.actuator_gainprm[:, 0], compiled.actuator_biasprm[:, 1] = STIFFNESS, -STIFFNESS
-    compiled.actuator_biasprm[:, 2], compiled.actuator_forcelimited[:] = -DAMPING, False
+    compiled.actuator_biasprm[:, 2] = -DAMPING
     imported = io.from_mujoco(compiled)
     model, coordinates = imported.model, imported.coordinates
     assert model.joint_names[1:] == robot().model.joint_names[1:]
     data = mujoco.MjData(compiled)
     data.qpos[:], data.qvel[:] = coordinates.qpos(model, x[0]), coordinates.qvel(model, *x)
-    data.ctrl[:] = coordinates.qpos(model, home)[7:]
+    posture = coordinates.qpos(model, home)[7:]
 
     @jax.jit
     def state(qpos, qvel):
@@ -211,7 +225,8 @@ def in_mujoco(x) -> Callable:
 
     def period(_, plan):
         for _ in range(MUJOCO_STEPS):
-            data.qfrc_applied[6:] = corrected(plan, data.qpos, data.qvel)
+            # The joints of MuJoCo limit the sums of servo and control, as actuator forces.
+            data.ctrl[:] = posture + corrected(plan, data.qpos, data.qvel) / STIFFNESS
             mujoco.mj_step(compiled, data)
         return state(data.qpos, data.qvel)
 
