@@ -20,7 +20,7 @@ module converts between the two orders.
 
 from __future__ import annotations
 
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -63,7 +63,7 @@ class Pose(NamedTuple):
         """The pose `X_AC` of C in A: the function `compose`."""
         return compose(self, X_BC)
 
-    def __rmatmul__(self, other: object) -> NoReturn:
+    def __rmatmul__(self, other: object) -> Pose:
         """Raises ArgumentError, because the left operand is no Pose."""
         raise _no_pose(other)
 

@@ -111,10 +111,12 @@ class Servo(NamedTuple):
         if self.force is None or not isinstance(self.control, PD):
             return None
         fields = self.force, self.control.stiffness, self.control.damping
-        force, *gains = (arguments.known(x) for x in fields)
-        if force is None or any(x is None or x.shape != force.shape for x in gains):
+        force, stiffness, damping = (arguments.known(x) for x in fields)
+        if force is None or stiffness is None or damping is None:
             return None
-        return np.where((gains[0] > 0) | (gains[1] > 0), 0, force)
+        if not force.shape == stiffness.shape == damping.shape:
+            return None  # the shapes are checked later
+        return np.where((stiffness > 0) | (damping > 0), 0, force)
 
 
 class JointImpulses(NamedTuple):

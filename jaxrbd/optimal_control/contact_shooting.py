@@ -241,10 +241,10 @@ def _require_limits_with_gains(model: Model, servo: Servo, dofs: tuple[int, ...]
     Traced gains and efforts are not checked.
     """
     control = servo.control
-    known = [arguments.known(x) for x in (control.stiffness, control.damping, control.effort)]
-    if any(x is None for x in known):
+    fields = control.stiffness, control.damping, control.effort
+    stiffness, damping, effort = (arguments.known(x) for x in fields)
+    if stiffness is None or damping is None or effort is None:
         return
-    stiffness, damping, effort = np.stack(known)  # pyright: ignore[reportArgumentType]
     for dof in range(model.nv) if dofs is None else dofs:
         if np.isfinite(effort[dof]) and not (stiffness[dof] or damping[dof]):
             raise ArgumentError(
