@@ -71,7 +71,7 @@ def _room_for_programs():
     """
     yield
     maps = pathlib.Path("/proc/self/maps")
-    if next(_counter) % 20 == 0 and maps.exists() and maps.read_bytes().count(b"\n") > 20_000:
+    if next(_counter) % 20 == 0 and maps.exists() and maps.read_bytes().count(b"\n") > 40_000:
         jax.clear_caches()
         gc.collect()
 

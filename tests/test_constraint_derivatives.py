@@ -251,10 +251,12 @@ def test_the_derivatives_of_an_impact_do_not_depend_on_gravity():
 
 @functools.cache
 def motion_or_impact():
-    """Results with `impact` 1, of `impact` itself, with `impact` 0, and without `impact`.
+    """Functions of t: constrained dynamics with `impact`, without it, and an impact.
 
-    A result has the acceleration, multipliers and residuals, their derivatives, and the change of
-    the acceleration along a direction of q, v and tau.
+    The state and the joint forces move by t along a direction. The results are the acceleration
+    (of an impact the change of the velocity), the multipliers and the residuals. The first function
+    also has `impact` as argument. It and the last one also give the derivatives of the acceleration
+    and the multipliers by t.
     """
     model = zoo.build(["free_flyer", "revolute", "spherical"], [-1, 0, 1], seed=3, armature=0.1)
     model = model.with_dissipation()
@@ -262,43 +264,53 @@ def motion_or_impact():
     constraints = con.point(None, "l2", (0.5, 0.2, 0.1)), con.Equation(lambda model, q: q[7:8] ** 2)
     directions = draw(model, np.random.default_rng(0))
 
-    @jax.jit
-    def with_impact(hits):
-        def dynamics(dq, v, tau):
-            moved = rbd.integrate(model, q, dq)
-            return con.constrained_dynamics(*arguments(moved, v, tau), impact=hits)
-
-        def arguments(q, v, tau):
-            return model, q, v, tau, constraints, f_ext, jnp.array(GAINS)
-
-        found, rates = jax.jvp(dynamics, (jnp.zeros_like(v), v, tau), directions)
-        columns = con.constrained_dynamics_derivatives(*arguments(q, v, tau), impact=hits)
-        return tuple(found), tuple(columns), rates.acceleration
+    def arguments(t):
+        dq, dv, dtau = directions
+        moved = rbd.integrate(model, q, t * dq), v + t * dv, tau + t * dtau
+        return model, *moved, constraints, f_ext, jnp.array(GAINS)
 
     @jax.jit
-    def hit():
+    def either(t, hits):
+        def dynamics(t):
+            return con.constrained_dynamics(*arguments(t), impact=hits)
+
+        found, rates = jax.jvp(dynamics, (t,), (jnp.ones(()),))
+        return tuple(found), (rates.acceleration, jnp.concatenate(rates.multipliers))
+
+    @jax.jit
+    def motion(t):
+        return tuple(con.constrained_dynamics(*arguments(t)))
+
+    @jax.jit
+    def hit(t):
+        model, q, v, *_ = arguments(t)
         found = con.impact(model, q, v, constraints)
-        by_q, by_v, *impulses = con.impact_derivatives(model, q, v, constraints)
-        by_v = by_v - jnp.eye(model.nv)
-        columns = by_q, by_v, jnp.zeros_like(by_q), *impulses, jnp.zeros_like(impulses[0])
+        by_q, by_v, impulses_by_q, impulses_by_v = con.impact_derivatives(model, q, v, constraints)
+        dq, dv, _ = directions
+        rates = by_q @ dq + by_v @ dv - dv, impulses_by_q @ dq + impulses_by_v @ dv
+        return (found.velocity - v, *found[1:]), rates
 
-        def change(dq, v):
-            """Without the analytic derivatives."""
-            kinematics = rbd.forward_kinematics(model, rbd.integrate(model, q, dq))
-            return con.impact(model, kinematics, v, constraints).velocity - v
-
-        _, rate = jax.jvp(change, (jnp.zeros_like(v), v), directions[:2])
-        return (found.velocity - v, *found[1:]), columns, rate
-
-    return with_impact(jnp.array(1.0)), hit(), with_impact(jnp.array(0.0)), with_impact(None)
+    return either, motion, hit
 
 
 @pytest.mark.parametrize("which", ["impact", "motion"])
 def test_one_program_has_motions_and_impacts(which):
     """For a robot with gravity, dissipation, external forces, joint forces and stabilisation."""
-    found, expected = motion_or_impact()[slice(2) if which == "impact" else slice(2, 4)]
-    assert float(jnp.max(jnp.abs(expected[0][0]))) > 0.1
-    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+    either, motion, hit = motion_or_impact()
+    zero = jnp.zeros(())
+    hits = jnp.array(float(which == "impact"))
+    found, rates = either(zero, hits)
+    expected = slope(lambda t: either(t, hits)[0], 1e-3)
+    for rate, by_t in zip(rates, (expected[0], np.concatenate(expected[1]))):
+        close(rate, by_t, 1e-8)
+    if which == "impact":
+        alone, rates_alone = hit(zero)
+        for rate, by_t in zip(rates_alone, rates):
+            close(rate, by_t, 1e-10)
+    else:
+        alone = motion(zero)
+    assert float(jnp.max(jnp.abs(alone[0]))) > 0.1
+    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(alone), strict=True):
         close(x, y, 1e-10)
 
 
@@ -455,7 +467,7 @@ def test_traced_phases_that_are_nan_give_nan():
         moved = con.constrained_dynamics(model, q, q, q, [tip], active=active, impact=impact)
         return moved.acceleration, con.impact(model, q, q, [tip], active=active).velocity
 
-    one, nan = jnp.ones(()), jnp.full((), jnp.nan)
+    one, nan = jnp.ones(()), jnp.full((), jnp.nan, float)  # with a dtype: one program
     for active, impact in ((nan, 0 * one), (nan, one), (one, nan)):
         acceleration, velocity = evaluate(active[None], impact)
         assert np.all(np.isnan(acceleration))

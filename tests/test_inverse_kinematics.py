@@ -111,7 +111,7 @@ def test_jacobians_are_the_rates_of_the_errors():
     ]
     found = jax.jit(lambda t: ik_tasks.rows(model, tasks, rbd.integrate(model, q, t * dq)))
     rate = zoo.slope(lambda t: found(t).error, 1e-3)
-    close(found(0.0).J @ dq, rate, 1e-9)
+    close(found(jnp.zeros(())).J @ dq, rate, 1e-9)
     # A planar joint has as many coordinates as velocities, but they are not their rates.
     sledge, q, dq = zoo.build(["planar"], [-1]), jnp.array([0.1, 0.2, 0.9]), dq[:3]
     posture = [ik.PostureTask(jnp.array([0.3, -0.4, 0.5]), 0.5)]

@@ -161,7 +161,9 @@ def test_a_step_is_the_physics_of_the_file(env, params, start, advance):
         return found.q, found.v, activation, pressure, named.by_name(readings), on_bodies, on_foot
 
     physics = start.physics
-    q, v, activation = physics.q, physics.v, physics.activation
+    # with a dtype: weakly typed arrays would compile `step` twice
+    state = (jnp.asarray(x, float) for x in (physics.q, physics.v, physics.activation))
+    q, v, activation = state
     for _ in range(2):
         q, v, activation, pressure, readings, on_bodies, on_foot = step(q, v, activation)
     after = advance(params, start, action)

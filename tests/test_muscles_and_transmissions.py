@@ -418,7 +418,7 @@ def test_moment_arms_are_the_derivatives_of_lengths(robot):
     others = FrameForce | FrameDisplacement
     chosen = np.flatnonzero([not isinstance(x, others) for x in coupled])
     change = slope(lambda t: rates(t)[0], 1e-4)[chosen]
-    close(rates(0.0)[1][chosen], change, 1e-9)
+    close(rates(jnp.zeros(()))[1][chosen], change, 1e-9)
     assert change.shape == (6,)
     assert np.all(np.abs(change) > 1e-2)
 
@@ -450,7 +450,7 @@ def test_the_derivatives_of_forces_and_activations(robot, mode):
     for _ in range(2):
         direction = jax.tree.map(lambda x: jnp.asarray(1e-2 * rng.normal(size=x.shape)), operands)
         dq = jnp.asarray(rng.normal(size=robot.model.nv))
-        found, _ = derivative_and_values(0.0, dq, direction)
+        found, _ = derivative_and_values(jnp.zeros(()), dq, direction)
         close(found, slope(lambda t: derivative_and_values(t, dq, direction)[1], 1e-4), 1e-8)
         assert np.count_nonzero(found) > 18
 

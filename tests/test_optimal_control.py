@@ -265,7 +265,7 @@ def test_the_slope_of_the_merit_is_its_derivative():
     signs = set()
     for sign in (1, -1):
         change = sign * dus
-        merit = evaluate(0.0, change)[1]
+        merit = evaluate(jnp.zeros(()), change)[1]
         close(zoo.slope(lambda t, change=change: evaluate(t, change)[0], 1e-4), merit.slope, 1e-9)
         assert jnp.max(jnp.abs(merit.defects)) > 0.1
         signs.add(float(jnp.sign(merit.slope)))

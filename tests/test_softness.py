@@ -193,15 +193,13 @@ def test_derivatives_of_a_soft_step_are_those_of_differences():
     assert found.distance[0] < -0.001
     assert found.impulse[0, 2] > 0
     assert found.joint_impulse.limit[2] > 0
-    jacobian = jax.jit(jax.jacfwd(lambda *x: step(*x)[0], tuple(range(5))))(*given)
-    reverse = jax.jit(jax.jacrev(lambda *x: step(*x)[0], tuple(range(5))))(*given)
+    jacobian = jax.jit(jax.jacrev(lambda *x: step(*x)[0], tuple(range(5))))(*given)
     for i, x in enumerate(given):
         for entry in np.ndindex(x.shape):
             eps = 1e-6 * max(1e-2, abs(x[entry]))
             ends = [step(*given[:i], x.at[entry].add(d), *given[i + 1 :])[0] for d in (eps, -eps)]
             difference = (ends[0] - ends[1]) / (2 * eps)
-            for J in (jacobian, reverse):
-                np.testing.assert_allclose(J[i][:, *entry], difference, rtol=1e-5, atol=2e-6)
+            np.testing.assert_allclose(jacobian[i][:, *entry], difference, rtol=1e-5, atol=2e-6)
     by_step = jax.jit(contact.contact_step_derivatives)(model, scene, q, v, tau, DT)
     np.testing.assert_allclose(by_step.A, jnp.concatenate(jacobian[:2], axis=1), atol=1e-9)
     np.testing.assert_allclose(by_step.B, jacobian[2], atol=1e-9)

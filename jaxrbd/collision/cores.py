@@ -283,13 +283,16 @@ def triangle_weights(corners: Array) -> tuple[Array, Array]:
     slope = -jnp.sum(corners * edges, axis=1) / jnp.where(long, square, 1)
     part = jnp.clip(slope, 0, 1)
     points = corners + part[:, None] * edges
-    best = jnp.argmin(jnp.sum(points * points, axis=1))
+    # The nearest point of an edge is nearer than an end of this edge, if it is not an end. Rounding
+    # errors can hide this if it is close to an end. So such ends are not compared.
+    moves = (slope > 0) & (slope < 1)
+    farther = ~moves & jnp.where(slope > 0, jnp.roll(moves, -1), jnp.roll(moves, 1))
+    best = jnp.argmin(jnp.where(farther, jnp.inf, jnp.sum(points * points, axis=1)))
     identity = jnp.eye(3, dtype=corners.dtype)
     along, start = part[best], identity[best]
     on_edge = start + along * (jnp.roll(identity, 1, 1)[best] - start)
-    moves = (slope[best] > 0) & (slope[best] < 1)
-    edge = edges[best] / jnp.sqrt(jnp.where(moves, square[best], 1))
-    edge_derivative = jnp.where(moves, edge[:, None] * edge[None], 0)
+    edge = edges[best] / jnp.sqrt(jnp.where(moves[best], square[best], 1))
+    edge_derivative = jnp.where(moves[best], edge[:, None] * edge[None], 0)
     on_face, known = _face_weights(corners)
     inside = known & (jnp.min(on_face) > -_face_tolerance(on_face))
     normal = jnp.cross(edges[0], edges[1])

@@ -417,7 +417,7 @@ def _tried(
     """
     trial, vertical, gap = search.trial, search.vertical, _gap(surface, placed)
     moved = _raised(_pair(placed, corners), trial.raised)
-    u, hull_corners, inexact = nearer_points(
+    u, hull_corners, inexact, _ = nearer_points(
         moved, trial.u, trial.corners, _FEW, jnp.zeros_like(vertical)
     )
     v = u - with_triangles(moved, hull_corners).nearest_in_a(u)[0]

@@ -27,29 +27,31 @@ from .nearest import CorePair, nearest_point
 
 
 def nearer_points(
-    pair: CorePair, u: Array, corners: Array, iterations: int, again: Array
-) -> tuple[Array, Array, Array]:
+    pair: CorePair, u: Array, corners: Array, iterations: int, exact: Array
+) -> tuple[Array, Array, Array, Array]:
     """A few iterations for the point u (3,) of b that is nearest to a.
 
     - `corners` (3, 2): for hulls, three corners of a and of b, as those of `first_corners` or of
       the result;
-    - `again` (): whether u and the corners are results of this function for this pair.
+    - `exact` (): whether u and the corners are results of this function for this pair, and u was
+      the exact nearest point for these corners.
 
-    The results are u, the corners whose triangles have the nearest points, and whether more
-    iterations may find nearer ones. If the cores overlap, u and the corners are arbitrary.
+    The results are u, the corners whose triangles have the nearest points, whether more iterations
+    may find nearer ones, and whether u is exact for these corners. If the cores overlap, u and the
+    corners are arbitrary.
     """
     if not has_hull(pair):
         u, inexact = nearest_point(pair, u, iterations)
-        return u, corners, inexact
+        return u, corners, inexact, ~inexact
     found, u_corners, farthest, inexact, overlap = _nearer_corners(
         _with_point(pair, u), corners, 2 * iterations
     )
     if not isinstance(pair.a, _CURVED) and not isinstance(pair.b, _CURVED):
-        return u_corners, found, inexact
+        return u_corners, found, inexact, ~inexact
     # If the corner search kept the corners, then `farthest` is nearer to the point in place of the
     # curved core by rounding errors at most. For the curved core itself it can be much nearer. So
-    # it replaces the first of the three corners on trial.
-    trial = again & jnp.all(found == corners)
+    # it replaces the first of the three corners on trial, once u is exact for the three corners.
+    trial = exact & jnp.all(found == corners)
     tried = jnp.where(trial, jnp.concatenate([corners[1:], farthest[None]]), found)
     local = with_triangles(pair, tried)
     near, curved_inexact = nearest_point(local, local.b.nearest(u)[0], iterations)
@@ -69,7 +71,7 @@ def nearer_points(
     # The next call tries another triangle.
     corners = jnp.where(keeps, jnp.roll(corners, -1, axis=0), corners)
     more = ~overlap & (inexact | curved_inexact | wrong)
-    return jnp.where(keeps, u, near), corners, more
+    return jnp.where(keeps, u, near), corners, more, keeps | ~curved_inexact
 
 
 _CURVED = CylinderCore | EllipsoidCore
@@ -143,7 +145,11 @@ def _nearer_corners(
         best = jnp.argmin(square)
         nearest = found[best]
         length = jnp.sqrt(jnp.dot(v, v))
-        closer = square[best] < length * length - 2 * eps * length * (length + size)
+        # The distance can decrease by less than its rounding errors while the new point is still
+        # nearer along v by more than rounding errors. Then v is not the right direction yet.
+        noise = 2 * eps * (length + size)
+        change, gain = square[best] - length * length, jnp.dot(v, v - point[0])
+        closer = change < jnp.where(gain > noise * size, noise, -noise) * length
         # If the cores overlap, the origin can be inside the tetrahedron of the four points. Then
         # the point that is left out and the nearest triangle are on opposite sides of the origin.
         apart = jnp.dot(points[best], nearest) > square[best] / 2

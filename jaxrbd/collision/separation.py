@@ -12,10 +12,10 @@ overlap. The depth is the length of the shortest translation after which the sha
   do not change gives a second candidate, and a larger change of n a third one. So the rounds find a
   local maximum of the separation. Before the rounds, the separation is evaluated along the axes of
   both cores, their cross products, the normals of the faces of hulls, directions across the edges
-  of boxes beside hulls, the direction of the centres, and directions that are spread over the
-  sphere. A pattern search turns each of the best ones in shrinking steps (Hooke and Jeeves, 1961).
-  The rounds begin from the best result, and again from other ones that are nearly as good. The
-  largest local maximum that they find is the result.
+  of boxes and the axes of cylinders beside hulls, the direction of the centres, and directions that
+  are spread over the sphere. A pattern search turns each of the best ones in shrinking steps (Hooke
+  and Jeeves, 1961). The rounds begin from the best result, and again from other ones that are
+  nearly as good. The largest local maximum that they find is the result.
 - Two boxes, segments or points: `boxes.py` finds the direction and the points without iterations.
   `segments.py`, `segment_boxes.py` and `segment_cylinders.py` have shorter formulas for segments.
 - Hulls: `hulls.py` finds the nearest points and the triangles of corners that contain them. In the
@@ -50,7 +50,7 @@ from .._math.rules import custom_jvp, with_value
 from .._math.tiles import repeat_in_blocks, retried
 from ..spatial import Pose, transform_point
 from .boxes import nearest_points, widest_directions
-from .cores import BoxCore, Core, HullCore
+from .cores import BoxCore, Core, CylinderCore, HullCore
 from .hulls import first_corners, nearer_points, with_triangles
 from .nearest import CorePair, closest, inverse, linearization
 
@@ -88,12 +88,14 @@ def _circles(count: int) -> np.ndarray:
     return np.concatenate([np.roll(circle, shift, axis=1) for shift in range(3)])
 
 
-# Directions orthogonal to the edges of a box or to a segment, in its frame.
+# Directions orthogonal to the edges of a box, to a segment or to a cylinder, in its frame.
 _CIRCLES = _circles(64)
 # The candidates that do not depend on the pair, in the frame of b.
 _DIRECTIONS = np.concatenate([np.eye(3), _spread_directions(32)])
-# The directions of the steps of the pattern search.
-_CHANGES = np.concatenate([_spread_directions(6), -_spread_directions(6)])
+# The changes of a direction in the steps of the pattern search, (steps, 6, 2): the corners of a
+# hexagon, which turns by half of its angle from step to step.
+_ANGLES = (np.arange(6) + np.arange(len(_STEPS))[:, None] / 2) * np.pi / 3
+_CHANGES = _STEPS[:, None, None] * np.stack([np.cos(_ANGLES), np.sin(_ANGLES)], axis=2)
 
 
 class Separation(NamedTuple):
@@ -364,6 +366,7 @@ class _Search(NamedTuple):
     - `touch`: the touch so far; `s` (3,): the movement of b;
     - `next` (): a value of `_Next`;
     - `visits` (): the number of visits for this direction;
+    - `exact` (): whether the point u of `touch` is exact for its corners, see `nearer_points`;
     - `rounds` (): the number of directions from the last first direction on, including it;
     - `firsts` (`_STARTS`, 3), `widths` (`_STARTS`,): the first directions and their separations;
     - `starts` (): the number of first directions so far;
@@ -375,6 +378,7 @@ class _Search(NamedTuple):
     s: Array
     next: Array
     visits: Array
+    exact: Array
     rounds: Array
     firsts: Array
     widths: Array
@@ -398,6 +402,7 @@ def _find_touch(pair: CorePair) -> Touch:
         s=jnp.zeros_like(u),
         next=zero + _Next.APPROACH,
         visits=zero,
+        exact=zero > 0,
         rounds=zero,
         firsts=firsts,
         widths=widths,
@@ -510,7 +515,8 @@ def _from_direction(pair: CorePair, search: _Search, touch: Touch) -> _Search:
 def _with_nearest_points(pair: CorePair, search: _Search) -> _Search:
     """The search after a few more iterations for the nearest points."""
     touch, moved = search.touch, pair.moved(search.s)
-    u, corners, inexact = nearer_points(moved, touch.u, touch.corners, _FEW, search.visits > 0)
+    again = search.exact & (search.visits > 0)
+    u, corners, inexact, exact = nearer_points(moved, touch.u, touch.corners, _FEW, again)
     v = u - with_triangles(moved, corners).nearest_in_a(u)[0]
     length, size = jnp.sqrt(jnp.dot(v, v)), pair.a.extent() + pair.b.extent()
     n = unit(v, touch.n)
@@ -525,7 +531,10 @@ def _with_nearest_points(pair: CorePair, search: _Search) -> _Search:
         jnp.where(apart, n, touch.n), jnp.where(apart, length, touch.gap), u, apart, corners
     )
     found = search._replace(
-        touch=found, next=jnp.where(more, search.next, after), visits=search.visits + 1
+        touch=found,
+        next=jnp.where(more, search.next, after),
+        visits=search.visits + 1,
+        exact=exact,
     )
     ended = search.next == _Next.END
     return select(ended, search, found)
@@ -536,8 +545,8 @@ def _first_directions(pair: CorePair) -> tuple[Array, Array]:
 
     The candidates are `_DIRECTIONS`, the axes of core a, their cross products with the axes of b,
     the direction of the centres, the opposites of all these, and the normals of hulls. For a hull
-    and a box or a segment, `_CIRCLES` are candidates too: the best direction can be across two
-    edges.
+    and a box, a segment or a cylinder, `_CIRCLES` are candidates too: the best direction can be
+    across two edges, or across an edge and the axis of the cylinder.
     """
     fixed = jnp.asarray(_DIRECTIONS, pair.p.dtype)
     axes = pair.R.T
@@ -547,20 +556,24 @@ def _first_directions(pair: CorePair) -> tuple[Array, Array]:
     circles = jnp.asarray(_CIRCLES, pair.p.dtype)
     if isinstance(pair.a, HullCore):
         directions.append(matmul(pair.a.normals, pair.R.T))
-        if isinstance(pair.b, BoxCore):
+        if isinstance(pair.b, BoxCore | CylinderCore):
             directions.append(circles)
     if isinstance(pair.b, HullCore):
         directions.append(-pair.b.normals)
-        if isinstance(pair.a, BoxCore):
+        if isinstance(pair.a, BoxCore | CylinderCore):
             directions.append(matmul(circles, pair.R.T))
     directions = jax.vmap(unit, (0, None))(jnp.concatenate(directions), fixed[-1])
     start = _best_directions(directions, jax.vmap(pair.width)(directions), _CANDIDATES)
-    changes, steps = jnp.asarray(_CHANGES, fixed.dtype), jnp.asarray(_STEPS, fixed.dtype)
+    changes = jnp.asarray(_CHANGES, fixed.dtype)
 
     def with_step(i, found):
         """A direction and its separation after one step of the pattern search."""
         n, width = found
-        turned = jax.vmap(unit)(n[None] + steps[i] * changes, jnp.broadcast_to(n, changes.shape))
+        # Two unit vectors across n. n differs from the axis by more than 50 degrees.
+        axis = jnp.roll(fixed[0], jnp.argmin(jnp.abs(n)))
+        x = unit(jnp.cross(n, axis), axis)
+        turned = n[None] + matmul(changes[i], jnp.stack([x, jnp.cross(n, x)]))
+        turned = turned / jnp.sqrt(jnp.sum(turned * turned, axis=1, keepdims=True))
         widths = jax.vmap(pair.width)(turned)
         best = jnp.argmax(widths)
         better = widths[best] > width
