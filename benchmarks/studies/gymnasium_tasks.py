@@ -14,9 +14,9 @@ are processor times. `--all` has all tasks.
 - "brax" and "mjx": the tasks of Brax with the same names, `brax.envs.create` with the backends
   "generalized" and "mjx".
 
-The physics differs. Contact is soft in jaxrbd and in MuJoCo, but jaxrbd has round friction cones and
-a first-order integrator, and most of the files have pyramids and RK4. The files of Brax have other
-contacts, and few iterations.
+The physics differs. Contact is soft in jaxrbd and in MuJoCo, but jaxrbd has round friction cones
+and a first-order integrator, and most of the files have pyramids and RK4. The files of Brax have
+other contacts, and few iterations.
 """
 
 from __future__ import annotations
