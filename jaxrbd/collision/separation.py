@@ -553,15 +553,13 @@ def _first_directions(pair: CorePair) -> tuple[Array, Array]:
     cross = jnp.cross(fixed[:3, None], axes[None]).reshape(9, 3)
     both = jnp.concatenate([fixed, axes, cross, -pair.p[None]])
     directions = [both, -both]
-    circles = jnp.asarray(_CIRCLES, pair.p.dtype)
     if isinstance(pair.a, HullCore):
         directions.append(matmul(pair.a.normals, pair.R.T))
-        if isinstance(pair.b, BoxCore | CylinderCore):
-            directions.append(circles)
     if isinstance(pair.b, HullCore):
         directions.append(-pair.b.normals)
+        # `batches_of` puts a box, a segment and a cylinder before a hull.
         if isinstance(pair.a, BoxCore | CylinderCore):
-            directions.append(matmul(circles, pair.R.T))
+            directions.append(matmul(jnp.asarray(_CIRCLES, pair.p.dtype), pair.R.T))
     directions = jax.vmap(unit, (0, None))(jnp.concatenate(directions), fixed[-1])
     start = _best_directions(directions, jax.vmap(pair.width)(directions), _CANDIDATES)
     changes = jnp.asarray(_CHANGES, fixed.dtype)
