@@ -38,7 +38,7 @@ from ..configuration import difference
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joint_space import entries_of_all_joints, position_limits
-from ..model.names import described
+from ..model.names import described, joint_of_dof
 from ..tendons.paths import Tendon
 from .softness import Softness
 
@@ -359,12 +359,6 @@ def _no_force(name: str, values: np.ndarray, model: Any) -> None:
             f"servo.force is {values[dof]} for joint {joint_of_dof(model, dof)!r}, which has no "
             "stiffness and no damping; expected 0, with the force in tau"
         )
-
-
-def joint_of_dof(model: Model, dof: int) -> str:
-    """The name of the joint of an entry of v."""
-    places = {name: model.joint(name).v for name in model.joint_names}
-    return next(name for name, v in places.items() if v.start <= dof < v.stop)
 
 
 def _positions(name: str, values: np.ndarray, model: Any) -> None:

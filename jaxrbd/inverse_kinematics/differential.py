@@ -16,6 +16,7 @@ from ..constraints import Constraint
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joint_space import position_limits
+from ..model.names import joint_of_dof
 from .box_qp import BoxQP, minimise
 from .solution import ROUNDING, check_limits, locked_dofs
 from .solver import Box
@@ -239,8 +240,7 @@ def _raise_for_limits(
     for i in np.flatnonzero(~np.array(locked, bool) & np.asarray(least > most)).tolist():
         velocity, limit = float(found.previous[i]), float(model.velocity_limit[i])
         step = float(dt * found.acceleration[i])
-        joints = ((name, model.joint(name).v) for name in model.joint_names)
-        joint = next(name for name, v in joints if v.start <= i < v.stop)
+        joint = joint_of_dof(model, i)
         bound, reason = float(np.copysign(limit, velocity)), "the velocity limit"
         if abs(velocity) - step <= limit:
             bound = float((most if velocity > 0 else least)[i] / dt)

@@ -23,6 +23,7 @@ from ..constraints.closing import TOLERANCES
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.joint_space import position_limits
+from ..model.names import joint_of_coordinate
 from .implicit import with_derivatives
 from .solver import Box, Descent, Minimum, descend, prioritise, start
 from .tasks import (
@@ -495,7 +496,7 @@ def check_limits(model: Model) -> None:
         return
     for i in np.flatnonzero(~(lower <= upper)).tolist():
         raise ArgumentError(
-            f"the limits of joint {_joint_of(model, i)!r} of {model!r} are {lower[i]} to "
+            f"the limits of joint {joint_of_coordinate(model, i)!r} of {model!r} are {lower[i]} to "
             f"{upper[i]}, expected lower <= upper"
         )
 
@@ -521,14 +522,9 @@ def _check_start(model: Model, q0: Array) -> None:
     for i in np.flatnonzero((x < lower - below) | (x > upper + above)).tolist():
         middle = (lower[i] + upper[i]) / 2
         hint = f", whose middle is {middle}" if np.isfinite(middle) else ""
+        joint = joint_of_coordinate(model, int(limits.place[i]))
         raise ArgumentError(
-            f"q0 has {x[i]} for joint {_joint_of(model, int(limits.place[i]))!r}, expected a value "
-            f"within its limits {lower[i]} to {upper[i]}{hint}; the neutral configuration may be "
+            f"q0 has {x[i]} for joint {joint!r}, expected a value within "
+            f"its limits {lower[i]} to {upper[i]}{hint}; the neutral configuration may be "
             "outside the limits"
         )
-
-
-def _joint_of(model: Model, coordinate: int) -> str:
-    """The name of the joint of a coordinate of q."""
-    joints = ((name, model.joint(name).q) for name in model.joint_names)
-    return next(name for name, place in joints if place.start <= coordinate < place.stop)

@@ -33,6 +33,18 @@ class JointPlace(NamedTuple):
     bodies: tuple[int, ...]
 
 
+def joint_of_coordinate(model: Model, i: int) -> str:
+    """The name of the joint of entry i of q."""
+    places = ((name, model.joint(name).q) for name in model.joint_names)
+    return next(name for name, place in places if place.start <= i < place.stop)
+
+
+def joint_of_dof(model: Model, i: int) -> str:
+    """The name of the joint of entry i of v."""
+    places = ((name, model.joint(name).v) for name in model.joint_names)
+    return next(name for name, place in places if place.start <= i < place.stop)
+
+
 def require_frame_name(frame: Any, argument: str, world: bool = True) -> None:
     """Raise ArgumentError, which names the argument, unless `frame` is a text or None.
 

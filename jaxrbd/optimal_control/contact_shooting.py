@@ -49,12 +49,13 @@ from ..contact import (
     inverse_inertias,
 )
 from ..contact.contacts import find_contacts
-from ..contact.joint_terms import independent_servo_law, joint_of_dof, require_servo
+from ..contact.joint_terms import independent_servo_law, require_servo
 from ..errors import ArgumentError
 from ..integrators import StepDerivatives, rollout
 from ..integrators.step_derivatives import derivatives_of_step
 from ..model import Model, arguments
 from ..model.joint_space import independent_joint_force
+from ..model.names import joint_of_dof
 from .problem import Problem, checked_dofs, force_of_controls, positive_number, state_pair
 from .solution import Solution, check_functions, solve, states_and_controls
 from .stages import largest
