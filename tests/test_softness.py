@@ -194,6 +194,11 @@ def test_derivatives_of_a_soft_step_are_those_of_differences():
     assert found.impulse[0, 2] > 0
     assert found.joint_impulse.limit[2] > 0
     jacobian = jax.jit(jax.jacrev(lambda *x: step(*x)[0], tuple(range(5))))(*given)
+    # In forward mode, along one direction of all arguments.
+    directions = tuple(jnp.cos(jnp.arange(x.size, dtype=float)).reshape(x.shape) for x in given)
+    forward = jax.jit(lambda: jax.jvp(lambda *x: step(*x)[0], given, directions)[1])()
+    along = sum(J.reshape(len(J), -1) @ x.ravel() for J, x in zip(jacobian, directions))
+    np.testing.assert_allclose(forward, along, rtol=1e-9, atol=1e-9)
     for i, x in enumerate(given):
         for entry in np.ndindex(x.shape):
             eps = 1e-6 * max(1e-2, abs(x[entry]))
