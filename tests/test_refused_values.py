@@ -1,5 +1,6 @@
 """Values that functions of several rooms refuse, by name."""
 
+import dataclasses
 import types
 
 import jax
@@ -37,6 +38,7 @@ from jaxrbd import (
     view,
 )
 from jaxrbd.learning.networks import Layer
+from jaxrbd.model.geometry import LinkGeometry
 from jaxrbd.spatial import Pose
 from support import zoo
 
@@ -49,6 +51,12 @@ Q = np.zeros(ARM.nq)
 Q5 = jnp.zeros(5)
 MESH = jax.make_mesh((1,), ("devices",))
 LABELS = {"body": "a", "base": "b", "frame": "b"}
+
+
+def with_color(red):
+    (shape,) = ARM.geometry.visuals["base"]
+    shape = dataclasses.replace(shape, color=(red, 0, 0, 1))
+    return dataclasses.replace(ARM, geometry=LinkGeometry({"base": (shape,)}))
 
 
 def started(episode_steps):
@@ -774,6 +782,27 @@ REFUSED = {
     "ground is 5, expected a Ground": lambda: contact.Scene([TIP], 0.1, ground=5),
     "inverse_inertia is 5, expected": lambda: contact.Scene([TIP], 0.1, inverse_inertia=5),
     "frames is 5, expected a sequence of frames": lambda: contact.Scene(5, 0.1),
+    "mimic is 1, expected True or False": lambda: io.load_urdf("<robot/>", mimic=1),
+    "geometry is 1, expected True or False": lambda: io.parse_urdf("<robot/>", geometry=1),
+    "strict is 1, expected True or False": lambda: io.load_urdf("<robot/>", strict=1),
+    "reorder is 'no', expected True or False": lambda: io.urdf_text(ARM, reorder="no"),
+    "geometry is 'no', expected True or False": lambda: io.urdf_text(ARM, geometry="no"),
+    "skip_unknown_joints is 'no', expected True or False": lambda: io.load_srdf(
+        "<robot/>", ARM, skip_unknown_joints="no"
+    ),
+    "search_environment is 'no', expected True or False": lambda: io.find_package_file(
+        "a.stl", search_environment="no"
+    ),
+    "model_as_argument is 'no', expected True or False": lambda: io.export_batched(
+        rbd.rnea, ARM, Q, model_as_argument="no"
+    ),
+    "link 'base': a visual shape: color is (2.0, 0.0, 0.0, 1.0), expected": lambda: io.save_model(
+        with_color(2), "unused.jaxrbd"
+    ),
+    "search_environment is 1, expected True or False": lambda: io.read_meshes(
+        ARM, search_environment=1
+    ),
+    "expected a function of JAX": lambda: io.pytorch.torch_function(3),
     "path is None, expected the path": lambda: io.save_model(ARM, None),
     "program is 'int', expected an Exported": lambda: io.save_program(3, "unused"),
     "function is None, expected a function": lambda: io.export_batched(None, ARM, Q),
