@@ -65,9 +65,10 @@ def complement(S: Float[Array, "n m"]) -> Float[Array, "m_n m"]:
 def inverse_positive_definite(
     M: Float[Array, "n n"], W: Float[Array, "n n"] | None = None
 ) -> Float[Array, "n n"]:
-    """Inverse of a symmetric positive definite matrix; not finite where M is singular.
+    """Inverse of a symmetric positive definite matrix.
 
-    `W`: the `inverse_factor` of M, where the caller has computed it.
+    `W`: the `inverse_factor` of M, where the caller has computed it. Where M is singular, rounding
+    errors decide whether the result is finite.
 
     The inverse is `W^T W`, where W is the inverse of the Cholesky factor of M. The errors of the
     inverse and of its products with vectors grow as the condition number of M, as for a solve.
@@ -85,10 +86,10 @@ def inverse_positive_definite(
 def inverse_factor(M: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """The inverse W of the Cholesky factor of M: lower triangular, with `W M W^T = 1`.
 
-    M is symmetric positive definite. A GPU kernel reads only its upper triangle. W is not finite
-    where M is singular. The derivative of W is zero for JAX. So use W only inside a solver whose
-    derivatives follow from the solved equations, such as the solver of a
-    `lax.custom_linear_solve`.
+    M is symmetric positive definite. A GPU kernel reads only its upper triangle. Where M is
+    singular, rounding errors decide whether W is finite. The derivative of W is zero for JAX. So
+    use W only inside a solver whose derivatives follow from the solved equations, such as the
+    solver of a `lax.custom_linear_solve`.
     """
     return _inverse_factor(lax.stop_gradient(M))
 
@@ -96,9 +97,10 @@ def inverse_factor(M: Float[Array, "n n"]) -> Float[Array, "n n"]:
 def solve_positive_definite(
     M: Float[Array, "n n"], b: Float[Array, "n ..."], W: Float[Array, "n n"] | None = None
 ) -> Float[Array, "n ..."]:
-    """`M^-1 b` for a symmetric positive definite M; not finite where M is singular.
+    """`M^-1 b` for a symmetric positive definite M.
 
-    `W`: the `inverse_factor` of M, where the caller has computed it.
+    `W`: the `inverse_factor` of M, where the caller has computed it. Where M is singular, rounding
+    errors decide whether the result is finite.
     """
     W = inverse_factor(M) if W is None else W
     return lax.custom_linear_solve(
@@ -222,7 +224,7 @@ def _elimination(M: Array) -> Array:
 
 
 def solve(A: Float[Array, "n n"], b: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
-    """The solution of `A x = b` for any square matrix; not finite where A is singular."""
+    """The solution of `A x = b` for any invertible A; of no meaning where A is singular."""
     return lax.custom_linear_solve(
         lambda x: matmul(A, x),
         b,
