@@ -371,7 +371,7 @@ class MjcfTask(Env):
 
     @staticmethod
     def _has_subtree_sensors(params: MjcfParams) -> bool:
-        """Whether a reading may depend on the forces of contacts: of `SubtreeSensor` only."""
+        """Whether a sensor may read the forces of contacts; only a `SubtreeSensor` does."""
         return any(isinstance(sensor, SubtreeSensor) for sensor in params.sensors.sensors)
 
     def _measures_contacts(self, params: MjcfParams) -> bool:
