@@ -11,9 +11,9 @@ whose axis is z.
 - The separation of a segment and a cylinder that overlap is largest along one of five directions:
   the axis of the cylinder; the two directions from this axis to the ends of the segment; the
   direction orthogonal to both axes; and, of the directions orthogonal to the segment, the one with
-  the largest separation from the rim of an end of the cylinder. Seen along the segment, this rim is an ellipse, and the
-  segment is a point. The last direction is the normal of the ellipse at its point nearest to this
-  point.
+  the largest separation from the rim of an end of the cylinder. Seen along the segment, this rim
+  is an ellipse, and the segment is a point. The last direction is the normal of the ellipse at its
+  point nearest to this point.
 """
 
 from __future__ import annotations
