@@ -295,6 +295,10 @@ REFUSED = {
     "disabled has None, expected pairs": lambda: collision.pairs_of(ARM, disabled=[None]),
     "strict is 'no', expected True or False": lambda: envs.MjcfWalk(MOTOR, strict="no"),
     "mimic is 'no', expected True or False": lambda: io.load_mjcf(MOTOR, mimic="no"),
+    "rough is 'no', expected True or False": lambda: envs.QuadrupedStand(
+        rough="no"
+    ).default_params(),
+    "follows_gait is 'no', expected True or False": lambda: envs.MjcfWalk(MOTOR, follows_gait="no"),
     "implicit is 'no', expected True or False": lambda: envs.MjcfTask(
         MOTOR, {"alive": 1.0}, implicit="no"
     ),
