@@ -100,10 +100,6 @@ class Tendons(eqx.Module):
             require_not_negative(constants, "stiffness")
             arguments.require(self.stiffness, np.isfinite, "stiffness", "finite")
         self.rest = np.zeros((n, 2)) if rest is None else ranges(rest, "rest", n)
-        arguments.require(self.rest[:, 0], lambda x: x < np.inf, "rest[:, 0]", "below infinity")
-        arguments.require(
-            self.rest[:, 1], lambda x: x > -np.inf, "rest[:, 1]", "above minus infinity"
-        )
         self.damping = None if damping is None else polynomials(damping, "damping", n)
         if self.damping is not None:
             require_not_negative(self.damping, "damping")

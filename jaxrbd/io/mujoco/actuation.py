@@ -27,8 +27,8 @@ class ReadActuators(NamedTuple):
     - `controls`: for each actuator the index of its control in MuJoCo's `ctrl`;
     - `activations`: for each actuator the index of its activation in MuJoCo's `act`, or -1;
     - `delays`: for each actuator the delay of its control in s;
-    - `holds`: for each actuator whether the delayed control is the last sample that is old enough;
-      otherwise it is interpolated between two samples.
+    - `holds`: for each actuator whether the delayed control is the newest control that is at least
+      as old as the delay; otherwise it is interpolated between two controls.
     """
 
     actuators: AffineActuators
