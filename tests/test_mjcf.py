@@ -228,6 +228,22 @@ def test_keyframes_sites_and_the_first_configuration():
     assert (model.name, found.omitted) == ("trees", ())
 
 
+def test_coordinates_refuse_a_model_with_other_joints():
+    _, found = imported(mjcf.TREES)
+    other = rbd.load_robot("arm7")
+    q, v, M = np.zeros(other.nq), np.zeros(other.nv), np.zeros((other.nv, other.nv))
+    qpos, qvel = np.zeros(23), np.zeros(20)
+    for call in (
+        lambda x: x.qpos(other, q),
+        lambda x: x.qfrc(other, q, v),
+        lambda x: x.mujoco_mass_matrix(other, q, M),
+        lambda x: x.q(other, qpos),
+        lambda x: x.v(other, q, qvel),
+    ):
+        with pytest.raises(rbd.ArgumentError, match=r"the joints of Model\('arm7'.* have 7 "):
+            call(found.coordinates)
+
+
 def test_keyframes_compile_nothing():
     bodies = """<mujoco><worldbody><body><joint axis="1 0 0"/><geom size=".1"/></body>
         <body pos="1 0 0"><freejoint/><geom size=".1"/></body></worldbody>{}</mujoco>"""

@@ -113,7 +113,7 @@ class Tendons(eqx.Module):
         return any(getattr(self, name) is not None for name in _LAWS)
 
     def only_acting(self) -> Tendons:
-        """The tendons with a stiffness, damping, friction or armature above zero, or a limit.
+        """The tendons with a limit, or a stiffness, damping, friction or armature that is not zero.
 
         Robots from files often have many other tendons, which only actuators pull. Programs are
         smaller without them. Raises ArgumentError for a traced property.
