@@ -161,7 +161,7 @@ def _driven(
 def _periods(
     source: Source, kept: list[int], driven: list[str | Tendon | Transmission]
 ) -> np.ndarray | None:
-    """The periods (n,) of position servos whose length is an angle; None if there are none.
+    """The periods (n,) of position servos of ball joints and of rotations of sites, or None.
 
     MuJoCo moves the control of such a servo by whole turns. An actuator is a position servo if its
     gain is the negative of the coefficient of the length in its bias.

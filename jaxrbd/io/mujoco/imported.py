@@ -66,10 +66,10 @@ class Imported(NamedTuple):
     - `model`: the robot. Every body except the world, and every site, is a frame of the model;
     - `scene`: the ground, the shapes that can touch the ground, and the pairs of shapes that can
       touch each other. If nothing can touch, it is None or, from an import with `soft=True`, a
-      scene with only the softness of the joint limits;
+      scene without contacts, which has the softness of the joint limits;
     - `actuators`: joint forces, as functions of the state and the control;
-    - `passive`: springs, nonlinear damping, gravity compensation and fluid forces, as functions of
-      the state;
+    - `passive`: springs, gravity compensation, fluid forces, and the damping and the armature that
+      `model` cannot state, as functions of the state;
     - `tendons`: all tendons of the file, then the limits of the rotations of ball joints.
       `tendons(model, q, v)` is the generalized force of their springs and their damping;
     - `delays` (n,): the delay of the control of each actuator in s, zero for most; `delay` makes a
@@ -80,7 +80,8 @@ class Imported(NamedTuple):
     - `sensors`: the sensors of the file by name; a call returns their readings. Sensors without a
       counterpart are in `sensors.left_out` with the reason, also if the import was strict, because
       they change no motion;
-    - `constraints`: the equality constraints that are active at the start;
+    - `constraints`: the equality constraints that are active at the start, without those that
+      became joints that follow others (`mimic=True`);
     - `inactive_constraints`: the equality constraints that are not active at the start;
     - `pairs`: the names of the geoms of the pairs of `scene`, without the contacts with the ground.
       A scene without these pairs is faster: `scene.only_ground()`;

@@ -38,9 +38,9 @@ def read_contact_softness(
     `pair` (n,): the id of the pair, or -1; `friction`, `condim` (n,): the coefficient of sliding
     and the condim of each contact.
 
-    The parameters are those of the geom with the higher priority. With equal priorities, they are
-    means with the weights `solmix`; but if the first number of a `solref` is 0 or less, each number
-    of `solref` is the smaller one of both geoms.
+    The parameters are those of the explicit pair or else of the geom with the higher priority. With
+    equal priorities, they are means with the weights `solmix`; but if the first number of a
+    `solref` is 0 or less, each number of `solref` is the smaller one of both geoms.
 
     The inverse inertia of a contact is the sum of those of both bodies (`body_invweight0`). With
     pyramidal cones, MuJoCo divides the normal force among 2 (condim - 1) edges with a resistance
