@@ -296,6 +296,9 @@ REFUSED = {
     "stiffness is [inf], expected 0 or more, and finite": lambda: tendons.Tendons(
         [ROPE], stiffness=[np.inf]
     ),
+    "force_range[:, 1] is [-inf], expected above": lambda: actuators.AffineActuators(
+        ARM.joint_names[:1], force_range=[[-np.inf, -np.inf]]
+    ),
     "rest[:, 0] is [inf]": lambda: tendons.Tendons([ROPE], rest=[[np.inf, np.inf]]),
     "pairs is an array of shape (), expected DistancePairs": lambda: collision.robot_distances(
         ARM, Q, pairs=3
@@ -1012,7 +1015,8 @@ REFUSED = {
         TIP, moment=[0, 0, np.inf]
     ),
     "axis is [ 0.  0. inf], expected finite": lambda: actuators.BallTorque("a", [0, 0, np.inf]),
-    "rise is [-0.1], expected more than 0": lambda: activation_time(rise=[-0.1]),
+    "rise is [-0.1], expected finite, more than 0": lambda: activation_time(rise=[-0.1]),
+    "fall is [inf], expected finite": lambda: activation_time(fall=[np.inf]),
     "width is [nan], expected 0 or more": lambda: activation_time(width=[np.nan]),
     "fall has shape (2,)": lambda: activation_time(fall=[0.1, 0.1]),
     "X_FP.R of sensor 'tilt' is [[2.": lambda: sensors.FrameSensor(
