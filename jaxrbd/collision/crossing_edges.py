@@ -89,4 +89,5 @@ def _points(core: BoxCore | HullCore, normals: Array) -> Array:
 
 def _products(a: Array, b: Array) -> Array:
     """The dot products (m, k) of all vectors (m, 3) and (k, 3), as sums that XLA can join."""
-    return sum(a[:, None, i] * b[None, :, i] for i in range(3))
+    x, y, z = (a[:, None, i] * b[None, :, i] for i in range(3))
+    return x + y + z
