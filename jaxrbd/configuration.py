@@ -115,9 +115,9 @@ def displace(model: Model, q: Array, dx: Array) -> Float[Array, " nq"]:
 def transport(model: Model, v: Array, dx: Array) -> Float[Array, " nv"]:
     """The velocity v (nv,), with its linear velocities in the axes after a displacement dx.
 
-    In `v` (nv,), they are in the axes before the displacement; `dx` (nv,) as for `displace`. Only
-    the linear velocities of free-flyers and planar joints change, because their axes turn with the
-    child. The entries of angular velocities do not change.
+    In `v` (nv,), the linear velocities are in the axes before the displacement; `dx` (nv,) as for
+    `displace`. Only the linear velocities of free-flyers and planar joints change, because their
+    axes turn with the child. The entries of angular velocities do not change.
     """
 
     def turn(group, v, dx):

@@ -2,7 +2,7 @@
 
 A class defines the pose, the motion subspace and the configuration manifold of a joint kind. It
 does not use the kinematic tree. An instance holds the parameters of one joint, or of n joints of
-one kind with a leading axis in each field. The methods broadcast over leading axes, except for
+one kind with a leading axis in each array. The methods broadcast over leading axes, except for
 `neutral`, `joint_force` and `check_parameters`. No algorithm distinguishes joint kinds. So a new
 kind needs one class here and the entries that CONTRIBUTING.md lists.
 
@@ -230,7 +230,7 @@ class _Euclidean(Joint):
     """Joints whose configurations form a vector space: v is the rate of q."""
 
     velocities_are_coordinate_rates: ClassVar[bool] = True
-    reach: ClassVar[float] = 1.0  # the largest random coordinate without limits, in m or rad
+    reach: ClassVar[float] = 1.0  # the largest random coordinate without limits
 
     def neutral(self):
         return np.zeros(self.nq)
@@ -637,10 +637,10 @@ class Custom(_Euclidean):
       `tangent_map`, forward-mode differentiation of `motion` gives the matrix.
 
     `motion` and `tangent_map` are pure functions of jax.numpy, or `eqx.Module`s with a `__call__`;
-    the arrays of a module are leaves of the model. The map from v to the child's velocity may
-    depend on q. In the tree the child is a body with six degrees of freedom. All algorithms and
-    derivatives compute the tree rates of the child by the tangent map. Source: Featherstone,
-    section 3.5.
+    the arrays of a module become floats and leaves of the model, so indices belong in static
+    fields. The map from v to the child's velocity may depend on q. In the tree the child is a body
+    with six degrees of freedom. All algorithms and derivatives compute the tree rates of the child
+    by the tangent map. Source: Featherstone, section 3.5.
     """
 
     tree_rates_are_joint_rates: ClassVar[bool] = False

@@ -108,7 +108,7 @@ class Follow(eqx.Module):
     - `joints`: the names of the m leaders. Each has one dof and follows no other joint;
     - `function`: maps the leaders' coordinates (m,) to the coordinate (), in rad or m. It is a pure
       and smooth function in jax.numpy, or an `eqx.Module` with a `__call__`. The arrays of a module
-      are leaves of the model.
+      become floats and leaves of the model, so indices belong in static fields.
 
     Source: Featherstone, section 3.2 (explicit constraints).
     """

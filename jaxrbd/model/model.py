@@ -177,7 +177,7 @@ class Model(eqx.Module):
 
     @property
     def dtype(self) -> np.dtype:
-        """The floating dtype of all leaves and of all results."""
+        """The floating dtype of all leaves, and of all results that are not integers or bools."""
         return np.dtype(self.inertia.dtype)
 
     def astype(self, dtype: DTypeLike) -> Model:
