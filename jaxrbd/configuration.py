@@ -167,13 +167,13 @@ def velocity_of_rate(model: Model, q: Array, rate: Array) -> Float[Array, " nv"]
     return _by_kind(model, velocity, (q, "q"), (rate, "q"), gives="v")
 
 
-@arguments.compiled(arrays=("q0", "q1"))
+@arguments.compiled(arrays=("q0", "q1"), checks={"alpha": arguments.FINITE})
 def interpolate(model: Model, q0: Array, q1: Array, alpha: ArrayLike):
     """The configuration (nq,) at the fraction `alpha` of the motion from q0 to q1.
 
-    `q0`, `q1` (nq,); `alpha` (): 0 gives q0, with unit quaternions. 1 gives a configuration with
-    the pose of q1: a quaternion may have the other sign, and the angle of a planar joint may differ
-    by a multiple of 2 pi.
+    `q0`, `q1` (nq,); `alpha` (), finite: 0 gives q0, with unit quaternions. 1 gives a configuration
+    with the poses of q1: a quaternion may have the other sign, and the angle of a planar joint may
+    differ by a multiple of 2 pi.
     """
     alpha = arguments.number(model, alpha, "alpha")
     return integrate.unchecked(model, q0, alpha * difference.unchecked(model, q0, q1))

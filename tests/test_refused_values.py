@@ -1049,6 +1049,9 @@ REFUSED = {
         np.eye(3) + np.eye(3, k=1),
         frame="a",
     ),
+    "alpha is nan, expected finite": lambda: rbd.interpolate(ARM, Q, Q, np.nan),
+    "dtype is None, expected float32 or float64": lambda: ARM.astype(None),
+    "function is 3, expected a function of one sample": lambda: sharding.over_devices(3, MESH),
     "strict is 1, expected True or False": lambda: rbd.build_model([], [], strict=1),
 }
 

@@ -186,7 +186,7 @@ class Model(eqx.Module):
         Raises ArgumentError for float64 if double precision is off in JAX (`jax_enable_x64`).
         """
         try:
-            wanted = np.dtype(dtype)
+            wanted = None if dtype is None else np.dtype(dtype)
         except TypeError:
             wanted = None
         if wanted not in (np.float32, np.float64):
