@@ -295,6 +295,10 @@ REFUSED = {
     "disabled has None, expected pairs": lambda: collision.pairs_of(ARM, disabled=[None]),
     "strict is 'no', expected True or False": lambda: envs.MjcfWalk(MOTOR, strict="no"),
     "mimic is 'no', expected True or False": lambda: io.load_mjcf(MOTOR, mimic="no"),
+    "rough is 'no', expected True or False": lambda: envs.QuadrupedStand(
+        rough="no"
+    ).default_params(),
+    "follows_gait is 'no', expected True or False": lambda: envs.MjcfWalk(MOTOR, follows_gait="no"),
     "implicit is 'no', expected True or False": lambda: envs.MjcfTask(
         MOTOR, {"alive": 1.0}, implicit="no"
     ),
@@ -431,6 +435,7 @@ REFUSED = {
     "axis is [0. 0. 0.]": lambda: constraints.hinge(None, 0, (0, 0, 0)),
     "frames is 3, expected a sequence of frames": lambda: algorithms.delassus_matrix(ARM, Q, 3),
     "frames is 'tool', expected a sequence": lambda: algorithms.delassus_matrix(ARM, Q, "tool"),
+    "reference is 'x', expected one of": lambda: algorithms.delassus_matrix(ARM, Q, (), "x"),
     "frames is (['tool'],), expected names": lambda: algorithms.delassus_matrix(ARM, Q, [["tool"]]),
     "V is None, expected an array": lambda: algorithms.body_regressor(None, np.zeros(6)),
     "inputs has the shapes [(3, 2), (4, 2)]": lambda: rollout(
@@ -677,9 +682,11 @@ REFUSED = {
     "dt is 'a', expected an array": lambda: moved(dt="a"),
     "dt has dtype complex128, expected real numbers": lambda: moved(dt=1j),
     "z contains an array of shape (1,), expected arrays of real": lambda: moved(z=np.array([1j])),
-    "the rate of z from dynamics is complex": lambda: moved(
+    "z contains 'bool', expected arrays of real": lambda: moved(z=True),
+    "the rate of z from dynamics contains an array of shape (1,)": lambda: moved(
         lambda q, v, z: (v, z.astype(complex)), z=np.zeros(1)
     ),
+    "the rate of z from dynamics contains 'str'": lambda: moved(lambda q, v, z: (v, "a"), z=0.0),
     "the result of dynamics(q, v) is 'a'": lambda: moved(lambda q, v: "a"),
     "dt is nan, expected finite": lambda: moved(dt=np.nan),
     "dt is -inf, expected finite": lambda: derivatives_of(

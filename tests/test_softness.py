@@ -84,6 +84,7 @@ SOFT_BOX = """<mujoco><option timestep="0.004" cone="elliptic"/><worldbody>
 </body></worldbody></mujoco>"""
 
 
+@pytest.mark.slow
 def test_a_tilted_soft_box_is_that_of_mujoco():
     m = mujoco.MjModel.from_xml_string(SOFT_BOX)
     m.opt.tolerance, m.opt.iterations = 1e-14, 200
