@@ -5,10 +5,10 @@ as `jaxrbd.algorithms`, `jaxrbd.model`, `jaxrbd.integrators` or `jaxrbd.io`. `ja
 algorithms, so callers need not. Importing the package changes no setting of JAX and computes
 nothing.
 
-Every function raises ArgumentError, which names the argument, if an argument has a wrong shape or
-dtype, and most docstrings do not repeat this. A zero quaternion in a configuration raises it too,
-if the configuration is in the memory of a CPU and JAX does not trace it. Otherwise it is read as
-the identity.
+Every function raises ArgumentError if an argument has a wrong shape or dtype, and most docstrings
+do not repeat this. A zero quaternion in a configuration raises ArgumentError too, if the
+configuration is in the memory of a CPU and JAX does not trace it. Otherwise a zero quaternion is
+read as the identity.
 """
 
 from . import (

@@ -5,9 +5,10 @@ angular velocity in the child frame for a ball joint. Configurations and velocit
 independent coordinates alone. Joints that follow others, such as mimic joints, have no independent
 coordinates.
 
-Every function first normalizes the quaternions in q. A zero quaternion is not a rotation. If q is
-in the memory of a CPU and JAX does not trace it, a zero quaternion raises ArgumentError, which
-names the joint. Otherwise a zero quaternion is read as the identity.
+The quaternions in q may have any length: every function with an argument q first normalizes them,
+except `velocity_of_rate`. A zero quaternion is not a rotation. If q is in the memory of a CPU and
+JAX does not trace it, a zero quaternion raises ArgumentError, which names the joint. Otherwise a
+zero quaternion is read as the identity.
 """
 
 from __future__ import annotations
@@ -65,8 +66,9 @@ def neutral_coordinates(model: Model) -> np.ndarray:
 def random_configuration(model: Model, key: PRNGKeyArray) -> Float[Array, " nq"]:
     """A random configuration (nq,), uniform within the position limits.
 
-    `key`: a `jax.random` key. Without limits, angles are within pi of zero, and lengths within 1 m
-    of zero. With one limit, the range is at least pi or 1 m. Rotations are uniform on SO(3).
+    `key`: a `jax.random` key. Without limits, angles and the coordinates of `joints.Screw` are
+    within pi of zero, and lengths and the coordinates of `joints.Custom` within 1 of zero. With one
+    limit, the range is at least pi or 1. Rotations are uniform on SO(3).
     """
     kinds = arguments.robot(model).joints
     key = arguments.typed_keys(key, "key", 0)
@@ -111,11 +113,11 @@ def displace(model: Model, q: Array, dx: Array) -> Float[Array, " nq"]:
 
 @arguments.compiled(arrays=("v", "dx"))
 def transport(model: Model, v: Array, dx: Array) -> Float[Array, " nv"]:
-    """The entries (nv,) of a velocity in the axes of the joints after a displacement dx.
+    """The velocity v (nv,), with its linear velocities in the axes after a displacement dx.
 
-    `v` (nv,): the entries in the axes before the displacement; `dx` (nv,) as for `displace`. Only
-    the linear velocities of free-flyers and planar joints change, because their axes turn with the
-    child.
+    In `v` (nv,), the linear velocities are in the axes before the displacement; `dx` (nv,) as for
+    `displace`. Only the linear velocities of free-flyers and planar joints change, because their
+    axes turn with the child. The entries of angular velocities do not change.
     """
 
     def turn(group, v, dx):
@@ -128,8 +130,8 @@ def transport(model: Model, v: Array, dx: Array) -> Float[Array, " nv"]:
 def turning_acceleration(model: Model, v: Array) -> Float[Array, " nv"]:
     """The rates (nv,) of linear velocities in fixed axes while the entries of v stay constant.
 
-    `v` (nv,). The rate is `w x v` for free-flyers and planar joints, whose axes turn with the
-    angular velocity w, and zero for other joints.
+    `v` (nv,). For free-flyers and planar joints, the rate of the linear velocity u is `w x u`,
+    because its axes turn with the angular velocity w. All other entries are zero.
     """
 
     def rate(group, v):
@@ -152,20 +154,26 @@ def difference(model: Model, q0: Array, q1: Array) -> Float[Array, " nv"]:
 
 
 @arguments.compiled(arrays=("q", "rate"))
-def displacement(model: Model, q: Array, rate: Array) -> Float[Array, " nv"]:
-    """The velocity (nv,) at which the coordinates q (nq,) have the rate dq/dt = `rate` (nq,)."""
+def velocity_of_rate(model: Model, q: Array, rate: Array) -> Float[Array, " nv"]:
+    """The velocity (nv,) at which the coordinates q (nq,) have the rate dq/dt = `rate` (nq,).
+
+    It is the inverse of `configuration_rate` for unit quaternions. The rate of the length of a
+    quaternion has no effect.
+    """
 
     def velocity(group, q, rate):
-        return group.joint.displacement(q, rate)
+        return group.joint.velocity_of_rate(q, rate)
 
     return _by_kind(model, velocity, (q, "q"), (rate, "q"), gives="v")
 
 
-@arguments.compiled(arrays=("q0", "q1"))
+@arguments.compiled(arrays=("q0", "q1"), checks={"alpha": arguments.FINITE})
 def interpolate(model: Model, q0: Array, q1: Array, alpha: ArrayLike):
     """The configuration (nq,) at the fraction `alpha` of the motion from q0 to q1.
 
-    `q0`, `q1` (nq,); `alpha` (): 0 gives q0, 1 gives q1.
+    `q0`, `q1` (nq,); `alpha` (), finite: 0 gives q0, with unit quaternions. 1 gives a configuration
+    with the poses of q1: a quaternion may have the other sign, and the angle of a planar joint may
+    differ by a multiple of 2 pi.
     """
     alpha = arguments.number(model, alpha, "alpha")
     return integrate.unchecked(model, q0, alpha * difference.unchecked(model, q0, q1))
@@ -209,7 +217,7 @@ def lie_operation(
 
 
 def _by_kind(model: Model, function: Callable, *operands: tuple[Array, str], gives: str) -> Array:
-    """Apply a function to the coordinates of all joints of one kind, for each kind of joint.
+    """Apply a function to the coordinates or velocities of all joints of a kind, for each kind.
 
     Each operand is a pair: an array over the independent coordinates, and the space of the array,
     "q" or "v". `gives` is the space of the result. For joints that follow others, the operands are

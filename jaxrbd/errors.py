@@ -20,7 +20,7 @@ __all__ = [
 
 
 class JaxRBDError(Exception):
-    """Base of every exception that jaxrbd raises on purpose.
+    """Base of all exceptions that jaxrbd defines.
 
     Attribute: `argument`: the name of an argument of the called function, or None. A call with
     another value of this argument can avoid the error. The message contains "the argument `NAME`".
@@ -62,7 +62,7 @@ class ModelError(JaxRBDError, ValueError):
 
 
 class RobotFileError(ModelError):
-    """A robot file is malformed; the message starts with `file:line:`.
+    """A robot file is malformed; the message starts with `file:line:`, or `file:` without a line.
 
     Attributes: `file` (path, or "<string>"), `line` (1-based, or None), and `link`, `joint` as in
     `ModelError`.

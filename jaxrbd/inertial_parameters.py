@@ -58,6 +58,7 @@ def inertia_from_pseudo(J: Float[Array, "... 4 4"]) -> Float[Array, "... 10"]:
 
     Inverse of `pseudo_inertia`: `I = tr(Sigma) E - Sigma`.
     """
+    require_entries(J, 4, 4)
     J = (J + jnp.swapaxes(J, -1, -2)) / 2
     xx, xy, xz, hx, _, yy, yz, hy, _, _, zz, hz, _, _, _, m = jnp.unstack(
         J.reshape(*J.shape[:-2], 16), axis=-1

@@ -2,9 +2,9 @@
 
 A class defines the pose, the motion subspace and the configuration manifold of a joint kind. It
 does not use the kinematic tree. An instance holds the parameters of one joint, or of n joints of
-one kind with a leading axis in each field. Every method broadcasts over leading axes. No algorithm
-distinguishes joint kinds. So a new kind needs one class here and the entries that CONTRIBUTING.md
-lists.
+one kind with a leading axis in each array. The methods broadcast over leading axes, except for
+`neutral`, `joint_force` and `check_parameters`. No algorithm distinguishes joint kinds. So a new
+kind needs one class here and the entries that CONTRIBUTING.md lists.
 
 One rule holds for every class: in the child's frame the motion subspace S is *constant*. Then the
 bias acceleration of the joint is zero, and every derivative is simple. A joint whose S depends on q
@@ -31,6 +31,7 @@ from jaxtyping import Float, PRNGKeyArray
 
 from . import se3, so3
 from ._math import series as _series
+from ._math.cast import real_values
 from ._math.components import Vec3, halves, stack
 from ._math.linear import einsum, inverse_positive_definite, matmul
 from ._math.ranks import same_rank
@@ -111,26 +112,30 @@ class Joint(eqx.Module):
     ) -> Float[Array, "... nv"]:
         """Constant velocity that moves the joint from q0 to q1 in unit time."""
 
-    def displacement(
+    def velocity_of_rate(
         self, q: Float[Array, "... nq"], rate: Float[Array, "... nq"]
     ) -> Float[Array, "... nv"]:
-        """Velocity at which the coordinates q have the rate `rate`."""
+        """Velocity at which the coordinates q have the rate `rate`.
+
+        A quaternion in q may have any length. The rate of its length has no effect.
+        """
         return jax.jvp(lambda moved: self.difference(q, moved), (q,), (rate,))[1]
 
     def displace(self, q: Float[Array, "... nq"], dx: Float[Array, "... nv"]):
-        """Configuration (..., nq) after the displacement dx, whose translation has the axes at q.
+        """Configuration (..., nq) that the joint reaches from q by the displacement dx.
 
         Most joints return `integrate(q, dx)`. But if the linear velocity is in axes that turn with
-        the child, the linear part of dx is a translation along these axes at q, which do not turn
-        during the displacement.
+        the child, the linear part of dx is a translation along the child's axes at q; these axes do
+        not turn during the displacement. The angular part of dx turns the child about its origin.
         """
         return self.integrate(q, dx)
 
     def transport(self, v: Float[Array, "... nv"], dx: Float[Array, "... nv"]):
-        """The entries (..., nv) of a velocity in the axes of the joint after a displacement dx.
+        """The velocity v (..., nv), with its linear part in the axes after a displacement dx.
 
-        `v`: the entries in the axes before the displacement. The result is v, except for a joint
-        whose linear velocity is in axes that turn with the child.
+        In `v`, the linear part is in the axes before the displacement. The result is v, except for
+        a joint whose linear velocity is in axes that turn with the child. The entries of an angular
+        velocity do not change.
         """
         return v
 
@@ -197,15 +202,14 @@ class Joint(eqx.Module):
 def _parameter(x: ArrayLike | Sequence[int | float]) -> Parameter:
     """The parameter as an array: a JAX array unchanged, otherwise a NumPy array in float64.
 
-    Raises ArgumentError for an object that NumPy cannot read as floats.
+    Raises ArgumentError for an object that is no array of real numbers.
     """
     if isinstance(x, Array):
         return x
-    try:
-        return np.asarray(x, dtype=float)
-    except (TypeError, ValueError):
-        message = f"a parameter of a joint is {x!r}, expected an array of floats"
-        raise ArgumentError(message) from None
+    values = real_values(x)
+    if values is None:
+        raise ArgumentError(f"a parameter of a joint is {x!r}, expected an array of floats")
+    return values
 
 
 class _PlainFunction(eqx.Module):
@@ -226,7 +230,7 @@ class _Euclidean(Joint):
     """Joints whose configurations form a vector space: v is the rate of q."""
 
     velocities_are_coordinate_rates: ClassVar[bool] = True
-    reach: ClassVar[float] = 1.0  # the largest random coordinate without limits, in m or rad
+    reach: ClassVar[float] = 1.0  # the largest random coordinate without limits
 
     def neutral(self):
         return np.zeros(self.nq)
@@ -237,7 +241,7 @@ class _Euclidean(Joint):
     def difference(self, q0, q1):
         return q1 - q0
 
-    def displacement(self, q, rate):
+    def velocity_of_rate(self, q, rate):
         return rate
 
     def random(self, key, lower, upper):
@@ -252,13 +256,13 @@ def lie_operation(
 ) -> Float[Array, "... nv"]:
     """The velocity x of a joint with `S^T x = operation(S^T u, S^T w)`.
 
-    `operation`: a function of two motions, made of brackets (`cross_motion`) and linear in the
-    second motion. The bracket of two motions `S^T u` and `S^T w` of a joint is a motion `S^T x` of
-    the joint. If v is the rate of q (Euclidean joints and `Custom`), x is zero, and
-    `lie_operation` returns zero without a call of `operation`; for `Custom` the equation above
-    does not apply. So each term of `operation` must contain a bracket.
-    For an operation that contains the term w itself, such as `w + u x w + ...`, pass the operation
-    without this term, and add w to the result.
+    For `Custom` the equation does not apply: x is zero, because v is the rate of q.
+
+    `operation`: a function of two motions, linear in the second motion. Each of its terms must
+    contain a bracket (`cross_motion`). The bracket of two motions `S^T u` and `S^T w` of a joint is
+    a motion `S^T x` of the joint, and zero for Euclidean joints. So x is zero for these joints, and
+    `operation` is not called. For an operation that contains the term w itself, such as
+    `w + u x w + ...`, pass the operation without this term, and add w to the result.
     """
     if isinstance(joint, _Euclidean):
         return jnp.zeros_like(w)
@@ -457,7 +461,7 @@ def as_screw(joint: Joint) -> Screw:
 
 
 class Translation(_Euclidean):
-    """Three translations along the joint frame's axes; q and v are (x, y, z) in metres."""
+    """Three translations along the joint frame's axes: q is (x, y, z) in m, and v the rate of q."""
 
     nq: ClassVar[int] = 3
     nv: ClassVar[int] = 3
@@ -496,7 +500,7 @@ class Spherical(Joint):
     def difference(self, q0, q1):
         return _ball_difference(q0, q1)
 
-    def displacement(self, q, rate):
+    def velocity_of_rate(self, q, rate):
         return so3.quaternion_velocity(q, rate)
 
     def random(self, key, lower, upper):
@@ -504,7 +508,7 @@ class Spherical(Joint):
 
 
 class Planar(Joint):
-    """Planar motion in the x-y plane of the joint frame: `q = [x y theta]`.
+    """Planar motion in the x-y plane of the joint frame: `q = [x y theta]`, in m and rad.
 
     `v = [vx vy w]` is in the child's frame. The configuration manifold is SE(2), and `integrate`
     uses the exponential of SE(2). The angle of `difference` is in [-pi, pi].
@@ -557,7 +561,7 @@ class Planar(Joint):
         a, b = 1 - _series.half_cot(w * w) * w * w, w / 2
         return stack(a * dx + b * dy, a * dy - b * dx, w)
 
-    def displacement(self, q, rate):
+    def velocity_of_rate(self, q, rate):
         return self.transport(rate, q)  # into the axes of the child, turned by the angle of q
 
     def random(self, key, lower, upper):
@@ -566,8 +570,9 @@ class Planar(Joint):
 
 
 class FreeFlyer(Joint):
-    """Free motion: `q = [x y z qx qy qz qw]`, `v = [v; w]` in the *child's* (body) frame.
+    """Free motion: `q = [x y z qx qy qz qw]`, with a unit quaternion and the position in m.
 
+    v is the spatial velocity [linear; angular] in the *child's* (body) frame.
     The configuration manifold is SE(3). `integrate` and `difference` use the exponential and the
     logarithm of SE(3).
     """
@@ -610,7 +615,7 @@ class FreeFlyer(Joint):
     def difference(self, q0, q1):
         return _free_difference(q0, q1)
 
-    def displacement(self, q, rate):
+    def velocity_of_rate(self, q, rate):
         linear = inverse_rotate(so3.quaternion_to_matrix(q[..., 3:]), rate[..., :3])
         angular = so3.quaternion_velocity(q[..., 3:], rate[..., 3:])
         return jnp.concatenate([linear, angular], axis=-1)
@@ -627,15 +632,15 @@ class Custom(_Euclidean):
 
     - `nv`: the number of coordinates and of velocities; v is the rate of q;
     - `motion(q)`: `Pose` of the child in the placement of the joint, for q (nv,);
-    - `tangent_map(q)`: the matrix (6, nv) with `[v; w] = tangent_map(q) @ dq/dt`, where [v; w] is
-      the child's velocity relative to the placement, in the child's frame. Without `tangent_map`,
-      forward-mode differentiation of `motion` gives the matrix.
+    - `tangent_map(q)`: the matrix (6, nv) with `V = tangent_map(q) @ dq/dt`, where V (6,) is the
+      child's spatial velocity relative to the placement, in the child's frame. Without
+      `tangent_map`, forward-mode differentiation of `motion` gives the matrix.
 
     `motion` and `tangent_map` are pure functions of jax.numpy, or `eqx.Module`s with a `__call__`;
-    the arrays of a module are leaves of the model. The map from v to the child's velocity may
-    depend on q. In the tree the child is a body with six degrees of freedom. All algorithms and
-    derivatives compute the tree rates of the child by the tangent map. Source: Featherstone,
-    section 3.5.
+    the arrays of a module become floats and leaves of the model, so indices belong in static
+    fields. The map from v to the child's velocity may depend on q. In the tree the child is a body
+    with six degrees of freedom. All algorithms and derivatives compute the tree rates of the child
+    by the tangent map. Source: Featherstone, section 3.5.
     """
 
     tree_rates_are_joint_rates: ClassVar[bool] = False
@@ -673,7 +678,7 @@ class Custom(_Euclidean):
         if self.tangent_map is not None:
             columns = _each(lambda f, q: f(q), q.ndim - 1)(self.tangent_map, q)
         else:
-            columns = _each(_body_velocity, q.ndim - 1)(self.motion, q)
+            columns = _each(_tangent_map_of, q.ndim - 1)(self.motion, q)
         return jnp.swapaxes(columns, -1, -2)
 
     def check_parameters(self):
@@ -740,7 +745,7 @@ def evaluate(function: Callable, coordinates: Array, name: str) -> Any:
         raise ValueError(f"{name} fails on coordinates of shape {shape}: {fault}") from None
 
 
-def _body_velocity(motion: Callable[[Array], Pose], q: Array) -> Array:
+def _tangent_map_of(motion: Callable[[Array], Pose], q: Array) -> Array:
     """The tangent map (6, n) of the function `motion` at q (n,): `[R^T dp; vee(R^T dR)]`."""
     R = motion(q).R
     dR, dp = jax.jacfwd(lambda q: tuple(motion(q)))(q)

@@ -2,8 +2,8 @@
 
 Exponential coordinates are a motion vector `xi = [v; w]` (..., 6), linear part first. `exp(xi)` is
 the pose that a body reaches in unit time with the constant body velocity xi, from the identity.
-Every function broadcasts over leading axes, and has finite derivatives of any order, also at the
-identity.
+Every function broadcasts over leading axes. Its derivatives of any order are finite, also at the
+identity, except for the inverse Jacobians at the angle 2 pi.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from . import so3
 from ._math import series as _series
-from ._math.components import require_floats
+from ._math.components import require_entries, require_floats
 from ._math.linear import einsum, matmul
 from ._math.ranks import identity_like
 from .spatial import Pose, rotate
@@ -100,4 +100,5 @@ for _k, _axis in enumerate(np.eye(3)):
 
 def cross_matrix(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:
     """The matrix `ad` of the cross product of motions `xi x`, by one product with a constant."""
+    require_entries(xi, 6)
     return einsum("...k,kij->...ij", xi, jnp.asarray(_CROSSES, xi.dtype))

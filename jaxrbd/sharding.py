@@ -49,11 +49,13 @@ def over_devices(
     cases. First, if the size of the batch is not a multiple of the number of devices (times
     `block`), the batch is padded by `pad_batch`, and the padding is cut from the results. Second,
     derivatives with respect to shared arguments are sums over the devices. Raises ArgumentError if
-    an entry of `in_axes` is not 0 or None, if `block` is no integer of 1 or more, or if `mesh` is
-    no `jax.sharding.Mesh`. A call raises ArgumentError if
-    the number of arguments differs from `in_axes`, or if the first axes of the batched arguments
-    are empty or differ in size.
+    `function` is no function, if an entry of `in_axes` is not 0 or None, if `block` is no integer
+    of 1 or more, or if `mesh` is no `jax.sharding.Mesh`. A call raises ArgumentError if the number
+    of arguments differs from `in_axes`, or if the first axes of the batched arguments are empty or
+    differ in size.
     """
+    if not callable(function):
+        raise ArgumentError(f"function is {function!r}, expected a function of one sample")
     if not all(axis is None or (_is_integer(axis) and axis == 0) for axis in _tuple(in_axes, 1)):
         raise ArgumentError(f"in_axes is {in_axes}, expected 0 or None for each argument")
     if block is not None and not _is_count(block):

@@ -1,12 +1,14 @@
 """Rotations: exponential, logarithm, their Jacobians, and unit quaternions xyzw.
 
 A rotation vector `w` (..., 3) is a rotation about the axis w by the angle |w| in radians.
-Quaternions (..., 4) are `[x y z w]`. A function that computes a rotation matrix or a rotation
-vector from a quaternion gives the same result for a quaternion of any length. `quaternion_multiply`
-and `quaternion_conjugate` do not normalize. q and -q are the same rotation. The zero quaternion is
-read as the identity. Every function broadcasts over leading axes, and has finite derivatives of any
-order, also at the identity. The formulas below use the angle t = |w| and `A = sin(t) / t`,
-`B = (1 - cos t) / t^2`, `C = (t - sin t) / t^3`, `D = (1 - (t/2) cot(t/2)) / t^2`.
+Quaternions (..., 4) are `[x y z w]`. `quaternion_to_matrix` and `quaternion_log` give the same
+result for a quaternion of any length, and read the zero quaternion as the identity.
+`quaternion_rotate`, `unit_quaternion_to_matrix` and `unit_quaternion_log` require a unit
+quaternion. `quaternion_multiply` and `quaternion_conjugate` do not normalize. q and -q are the same
+rotation. Every function broadcasts over leading axes. Its derivatives of any order are finite, also
+at the identity, except for the inverse Jacobians at the angle 2 pi. The formulas below use the
+angle t = |w| and `A = sin(t) / t`, `B = (1 - cos t) / t^2`, `C = (t - sin t) / t^3`,
+`D = (1 - (t/2) cot(t/2)) / t^2`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from jax import Array
 from jaxtyping import Float
 
 from ._math import series as _series
-from ._math.components import Mat3, Vec3, require_floats, stack
+from ._math.components import Mat3, Vec3, require_entries, require_floats, stack
 from ._math.linear import power_of_two
 from ._math.ranks import identity_like, times
 from ._math.rules import custom_jvp
@@ -126,7 +128,7 @@ def _polynomial(w: Array, a: Array, b: Array) -> Array:
 
 def _skew_and_square(w: Array) -> tuple[Array, Array, Array]:
     """The matrix `[w x]` (..., 3, 3) of a cross product, its square, and |w|^2 (..., 1, 1)."""
-    # Sums of matrices. For nine separate entries XLA would compile nine kernels.
+    # A sum of matrices is one kernel. For nine separate entries XLA would compile nine kernels.
     matrices = _ONE_AND_CROSSES.reshape(4, *[1] * (w.ndim - 1), 3, 3)
     one, Kx, Ky, Kz = jnp.asarray(matrices, w.dtype)
     x, y, z = jnp.split(w[..., None], 3, axis=-2)
@@ -153,10 +155,10 @@ def quaternion_normalize(q: Float[Array, "... 4"]) -> Float[Array, "... 4"]:
 def _scale(q: Array) -> tuple[Array, Array]:
     """A power of two (..., 1) by which q (..., 4) is divided, and whether q is zero (..., 1).
 
-    The largest entry of the quotient is from 2 to 4, so the squares of the entries neither overflow
-    nor underflow. The division has no rounding error. JAX treats the divisor as a constant in
-    derivatives. So the derivatives are right to any order if the caller's result does not depend on
-    the divisor. The divisor is 1 if q is zero.
+    The absolute value of the largest entry of the quotient is from 2 to 4, so the sum of squares
+    neither overflows nor underflows. The division has no rounding error. JAX treats the divisor as
+    a constant in derivatives. So the derivatives are right to any order if the caller's result does
+    not depend on the divisor. The divisor is 1 if q is zero.
     """
     require_floats(q, "q", 4)
     x, y, z, w = jnp.split(jnp.abs(q), 4, axis=-1)
@@ -182,6 +184,8 @@ def quaternion_velocity(
 
 def quaternion_multiply(q: Float[Array, "... 4"], r: Float[Array, "... 4"]):
     """Hamilton product `q r` (..., 4), not normalized: the rotation r followed by q."""
+    require_entries(q, 4)
+    require_entries(r, 4)
     x, y, z, w = jnp.unstack(q, axis=-1)
     rx, ry, rz, rw = jnp.unstack(r, axis=-1)
     u, s = Vec3(x, y, z), Vec3(rx, ry, rz)
@@ -191,11 +195,13 @@ def quaternion_multiply(q: Float[Array, "... 4"], r: Float[Array, "... 4"]):
 
 def quaternion_rotate(q: Float[Array, "... 4"], x: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
     """The vector x (..., 3), rotated by a unit quaternion."""
+    require_entries(q, 4)
     return double_cross(q[..., :3], x, 2 * q[..., 3], 2)
 
 
 def quaternion_conjugate(q: Float[Array, "... 4"]) -> Float[Array, "... 4"]:
     """`[-x -y -z w]`: the inverse of a unit quaternion."""
+    require_entries(q, 4)
     return times(q, jnp.array([-1, -1, -1, 1], q.dtype))
 
 
@@ -218,6 +224,7 @@ def unit_quaternion_to_matrix(q: Float[Array, "... 4"]) -> Float[Array, "... 3 3
 
 def cross_matrix(w: Float[Array, "... 3"]) -> Float[Array, "... 3 3"]:
     """The matrix `[w x]` of the cross product with w."""
+    require_entries(w, 3)
     return _skew_and_square(w)[0]
 
 
@@ -228,8 +235,8 @@ _ONE_AND_CROSSES = np.array([np.eye(3), *(np.cross(np.eye(3), axis) for axis in 
 def quaternion_from_matrix(R: Float[Array, "... 3 3"]) -> Float[Array, "... 4"]:
     """One of the two unit quaternions of a rotation matrix.
 
-    The matrix `4 q q^T` is linear in R. The row of this matrix with the largest diagonal entry,
-    normalized, is q or -q.
+    The matrix `4 q q^T` is an affine function of R. The row of this matrix with the largest
+    diagonal entry, normalized, is q or -q.
     """
     require_floats(R, "R", 3, 3)
     a, b, c = Mat3.from_array(R).rows
@@ -267,6 +274,7 @@ def unit_quaternion_log(q: Float[Array, "... 4"]) -> Float[Array, "... 3"]:
     The derivative is `right_jacobian_inverse(w)` times the body angular velocity of the rotation.
     Source: Sola, Deray and Atchuthan (2018), equation 144.
     """
+    require_floats(q, "q", 4)
     q = jnp.where(q[..., 3:] < 0, -q, q)
     u, w = q[..., :3], q[..., 3]
     s2 = jnp.sum(u * u, axis=-1)

@@ -135,7 +135,7 @@ def pose_matrix(X: Pose) -> Float[Array, "... 4 4"]:
 
 
 def pose_from_matrix(H: Float[Array, "... 4 4"]) -> Pose:
-    """The pose of a homogeneous matrix, whose last row must be (0, 0, 0, 1)."""
+    """The pose of a homogeneous matrix; its last row is not read."""
     require_entries(H, 4, 4)
     return Pose(H[..., :3, :3], H[..., :3, 3])
 
@@ -254,9 +254,9 @@ def inertia_from_com(
     rotational inertia about the centre of mass. `com` and `I_com` are in the axes of the frame.
     Source: SE(3) sheet, section 5.1; Featherstone (2.63).
     """
-    if isinstance(mass, list | tuple):
+    if not isinstance(mass, int | float) and not hasattr(mass, "shape"):
         raise ArgumentError(f"mass is {mass!r}, expected an array")
-    c, I_c = Vec3.from_array(com), Mat3.from_array(I_com)
+    mass, c, I_c = jnp.asarray(mass), Vec3.from_array(com), Mat3.from_array(I_com)
     I_o = I_c - Mat3(*(mass * r for r in _skew_squared(c, c).rows))
     return _join_inertia(mass, mass * c, I_o)
 
@@ -332,7 +332,8 @@ def transform_inertia(X_AB: Pose, inertia_B: Float[Array, "... 10"]) -> Float[Ar
     # `Mat3.from_array` in place of these slices would compile to more kernels.
     flat = I_A.reshape(*I_A.shape[:-2], 9)
     upper = [flat[..., i : i + 1] for i in _UPPER]
-    return jnp.concatenate([m[..., None], h_A, *upper], axis=-1)
+    mass = jnp.broadcast_to(m[..., None], (*h_A.shape[:-1], 1))
+    return jnp.concatenate([mass, h_A, *upper], axis=-1)
 
 
 # The positions of the entries xx, xy, yy, xz, yz, zz in a 3x3 matrix, flattened by rows.
@@ -542,8 +543,9 @@ def inertia_matrix(inertia: Float[Array, "... 10"]) -> Float[Array, "... 6 6"]:
 
 
 def inverse_inertia_matrix(inertia: Float[Array, "... 10"]) -> Float[Array, "... 6 6"]:
-    """The inverse of `inertia_matrix`, (..., 6, 6): it maps a force to the acceleration at rest.
+    """The inverse of `inertia_matrix`, (..., 6, 6).
 
+    It maps a force on the body to its acceleration, if the velocity of the body is zero.
     With the mass m, the centre of mass c and the rotational inertia I_c about the centre of mass,
     the inverse is `[[1/m - [c x] I_c^-1 [c x], [c x] I_c^-1], [-I_c^-1 [c x], I_c^-1]]`. The
     inverse is not finite where the mass is zero or I_c is singular.

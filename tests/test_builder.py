@@ -115,6 +115,33 @@ def test_compound_joints_become_chains():
     close(rbd.frame_placement(model, angles, "a").R, expected, 1e-15)
 
 
+@pytest.mark.parametrize("rule", ["Mimic", "Follow"])
+def test_a_compound_joint_of_one_stage_leads_others(rule):
+    rules = {
+        "Mimic": rbd.model.Mimic("j1", 2.0, 0.5),
+        "Follow": rbd.model.Follow(("j1",), lambda x: 2.0 * x[0] + 0.5),
+    }
+    kind = rbd.model.Compound((Z,))
+    joints = [joint("j1", None, "a", kind), joint("j2", "a", "b", mimic=rules[rule])]
+    model = rbd.build_model([link("a"), link("b")], joints)
+    angle = 0.3 + (2.0 * 0.3 + 0.5)
+    X = rbd.frame_placement(model, jnp.array([0.3]), "b")
+    close(X.R, rbd.so3.rotation_from_rpy(jnp.array([0.0, 0.0, angle])))
+
+
+def test_joints_without_coordinates_are_described_beside_followers():
+    fixed = Custom(0, lambda q: rbd.Pose(jnp.eye(3, dtype=q.dtype), jnp.ones(3, q.dtype)))
+    joints = [
+        joint("j1", None, "a"),
+        joint("j2", "a", "b", fixed),
+        joint("j3", "b", "c", mimic=rbd.model.Mimic("j1")),
+        joint("j4", "c", "d", fixed),
+    ]
+    model = rbd.build_model([link(name) for name in "abcd"], joints)
+    described = rbd.model.describe(model)[1]
+    assert [j.mimic for j in described] == [None, None, rbd.model.Mimic("j1"), None]
+
+
 def test_limits_and_their_absence():
     model = rbd.build_model(
         [link("a"), link("b")],

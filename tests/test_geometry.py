@@ -316,6 +316,7 @@ def damaged(shape: Any, **fields: Any) -> Geometry:
         (Geometry(BALL, 2 * np.eye(4)), "no rigid pose"),
         (Geometry(BALL, np.eye(3)), "placement of its geometry has shape"),
         (Geometry(BALL, color=(0, 0, 2, 1)), "color is"),
+        (Geometry(BALL, color=("0", "0", "1", "1")), "color is .*, expected numbers"),
     ],
 )
 @pytest.mark.parametrize("kind", ["visuals", "collisions"])

@@ -294,20 +294,20 @@ def test_a_zero_quaternion_has_finite_derivatives(kind):
     """Where JAX traces a zero quaternion, it is the identity; its rate has no effect."""
     joint = kind()
     zero, rate = jnp.zeros(joint.nq), jnp.ones(joint.nq)
-    assert np.all(np.isfinite(joint.displacement(zero, rate)))
-    close(joint.displacement(zero, rate)[-3:], jnp.zeros(3), 0)
+    assert np.all(np.isfinite(joint.velocity_of_rate(zero, rate)))
+    close(joint.velocity_of_rate(zero, rate)[-3:], jnp.zeros(3), 0)
     for tangents in ((rate, 0 * rate), (0 * rate, rate)):
         change = jax.jvp(joint.difference, (zero, zero), tangents)[1]
         assert np.all(np.isfinite(change))
 
 
 @pytest.mark.parametrize("joint", [joints.Spherical(), joints.FreeFlyer()])
-def test_displacements_are_velocities(joint):
+def test_a_velocity_of_a_rate_moves_at_this_rate(joint):
     """The displacement at the rate of q under a velocity is this velocity, for any length of q."""
     q, v = np.random.default_rng(0).normal(size=(2, 7))
     q, v = jnp.asarray(q[-joint.nq :]), jnp.asarray(v[: joint.nv])
     _, rate = jax.jvp(lambda v: joint.integrate(q, v), (0 * v,), (v,))
     unit = joint.integrate(q, 0 * v)
     scale = jnp.ones(joint.nq).at[-4:].set(3)
-    close(joint.displacement(unit, rate), v, 1e-14)
-    close(joint.displacement(scale * unit, scale * rate), v, 1e-14)
+    close(joint.velocity_of_rate(unit, rate), v, 1e-14)
+    close(joint.velocity_of_rate(scale * unit, scale * rate), v, 1e-14)

@@ -1060,6 +1060,39 @@ REFUSED = {
     ),
     "p_a is [ 0. nan  0.]": lambda: constraints.point(None, 0, (0, np.nan, 0)),
     "p_b has shape (2,)": lambda: constraints.point(None, 0, p_b=(0, 0)),
+    "a vector has shape (9,), expected (..., 4)": lambda: so3.quaternion_multiply(
+        jnp.zeros(9), jnp.zeros(4)
+    ),
+    "a vector has shape (6,), expected (..., 4)": lambda: so3.quaternion_multiply(
+        jnp.zeros(4), jnp.zeros(6)
+    ),
+    "a vector has shape (7,), expected (..., 4)": lambda: so3.quaternion_rotate(
+        jnp.zeros(7), jnp.zeros(3)
+    ),
+    "a vector has shape (1,), expected (..., 4)": lambda: so3.quaternion_conjugate(jnp.zeros(1)),
+    "a vector has shape (9,), expected (..., 3)": lambda: so3.cross_matrix(jnp.zeros(9)),
+    "q has shape (7,) and dtype float64, expected": lambda: so3.unit_quaternion_log(jnp.zeros(7)),
+    "a vector has shape (9,), expected (..., 6)": lambda: se3.cross_matrix(jnp.zeros(9)),
+    "a matrix has shape (3, 3), expected (..., 4, 4)": lambda: (
+        inertial_parameters.inertia_from_pseudo(jnp.eye(3))
+    ),
+    "mass is None, expected an array": lambda: spatial.inertia_from_com(
+        None, np.zeros(3), np.eye(3)
+    ),
+    "a parameter of a joint is ('0', '0', '1')": lambda: joints.Revolute(("0", "0", "1")),
+    "configuration is True, expected numbers (1,)": lambda: rbd.model.lock_joints(
+        ARM, {ARM.joint_names[0]: True}
+    ),
+    "moment is [[1. 1. 0.]": lambda: frames.SpatialInertia.from_mass(
+        1.0,
+        frames.Point(np.zeros(3), frame="a"),
+        np.eye(3) + np.eye(3, k=1),
+        frame="a",
+    ),
+    "alpha is nan, expected finite": lambda: rbd.interpolate(ARM, Q, Q, np.nan),
+    "dtype is None, expected float32 or float64": lambda: ARM.astype(None),
+    "function is 3, expected a function of one sample": lambda: sharding.over_devices(3, MESH),
+    "strict is 1, expected True or False": lambda: rbd.build_model([], [], strict=1),
 }
 
 

@@ -377,6 +377,16 @@ def test_momentum_and_its_rate(inertia, vectors):
     close(rate, ours, 1e-13)
 
 
+def test_inertias_broadcast_over_leading_axes(poses, rng):
+    """One inertia at several poses, and several masses in an array of NumPy."""
+    X, inertia = poses[0], jnp.asarray(random_inertia(rng))
+    several = spatial.transform_inertia(X, inertia)
+    close(several, spatial.transform_inertia(X, jnp.broadcast_to(inertia, (N, 10))), 0)
+    masses, (_, c, I) = np.arange(1.0, N + 1), spatial.inertia_to_com(inertia)
+    inertias = spatial.inertia_from_com(masses, c, I)
+    close(inertias[-1], spatial.inertia_from_com(float(N), c, I), 0)
+
+
 @pytest.mark.gives_nan
 def test_the_inverse_inertia(rng):
     """Against the matrix inverse; as a map from a force to the acceleration of a body at rest."""

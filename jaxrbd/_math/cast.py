@@ -1,8 +1,12 @@
-"""Pytrees: parameters as arrays of one dtype, and the choice between two pytrees."""
+"""Pytrees: parameters as arrays of one dtype, and the choice between two pytrees.
+
+The last function reads the real numbers of an argument of any type.
+"""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from numbers import Real
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -30,3 +34,22 @@ def select(condition: Array, first: Tree, second: Tree) -> Tree:
 def as_array(x: ArrayLike, dtype: DTypeLike) -> Array:
     """x as an array of JAX in one dtype. NumPy converts NumPy arrays, so JAX compiles nothing."""
     return jnp.asarray(x if isinstance(x, Array) else np.asarray(x, dtype), dtype)
+
+
+def real_values(x: Any) -> np.ndarray | None:
+    """The values as an array of float64, or None if they are no array of real numbers.
+
+    Raises OverflowError for an int that is too large.
+    """
+    try:
+        array = np.asarray(x)
+        # NumPy would read texts, dates and bools, read None as NaN, and drop imaginary parts.
+        if array.dtype.kind in "bcSUMm":
+            return None
+        if isinstance(x, list | tuple) and any(isinstance(y, bool) for y in jax.tree.leaves(x)):
+            return None
+        if array.dtype.kind == "O" and not all(isinstance(y, Real) for y in array.flat):
+            return None
+        return np.asarray(array, float)
+    except (TypeError, ValueError):  # such as lists of different lengths
+        return None

@@ -103,7 +103,7 @@ class PD(ValuesOfDofs):
         return _pd_force(model, self, q, v, position, velocity)
 
 
-@arguments.compiled(arrays=("q", "v"), checks={"position": arguments.unit_quaternions})
+@arguments.compiled(arrays=("q", "v"), checks={"position": arguments.nonzero_quaternions})
 def _pd_force(
     model: Model,
     pd: PD,

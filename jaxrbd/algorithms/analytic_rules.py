@@ -27,7 +27,7 @@ from jaxtyping import PyTree
 
 from .._math.linear import matmul
 from .._math.rules import changed_leaves, custom_jvp, instantiated
-from ..configuration import displacement, velocity_bracket
+from ..configuration import velocity_bracket, velocity_of_rate
 
 Parts = tuple[int, ...]
 """Some of the vectors, by index: 0 for q, and the others in their order."""
@@ -203,7 +203,7 @@ def _changes(point: tuple, point_dot: tuple) -> tuple[Parts, tuple[Array, ...]]:
     parts = tuple(i for i, x in enumerate(tangents) if not isinstance(x, SymbolicZero))
     changes = [tangents[i] for i in parts]
     if 0 in parts:
-        changes[0] = displacement.unchecked(constants[0], q, changes[0])
+        changes[0] = velocity_of_rate.unchecked(constants[0], q, changes[0])
     return parts, tuple(changes)
 
 

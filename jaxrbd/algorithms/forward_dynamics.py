@@ -30,7 +30,7 @@ from jaxtyping import Float
 from .._math.linear import inverse_positive_definite, matmul
 from .._math.rows import take_rows
 from .._math.rules import changed_leaves, custom_jvp
-from ..configuration import displacement
+from ..configuration import velocity_of_rate
 from ..model import Model, arguments
 from ..model.joint_space import active_dissipative_force
 from ..spatial import (
@@ -217,7 +217,7 @@ def _motion_jvp(primals, tangents):
 
     zero = jnp.zeros_like(v)
     force = zero if tau_dot is None else tau_dot
-    dq = zero if q_dot is None else displacement.unchecked(model, q, q_dot)
+    dq = zero if q_dot is None else velocity_of_rate.unchecked(model, q, q_dot)
     d, w = relative(dq, zero if v_dot is None else v_dot)
     if v_dot is not None:
         force = force - jax.jvp(lambda v: _dissipation(model, q, v), (v,), (v_dot,))[1]

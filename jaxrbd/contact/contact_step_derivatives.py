@@ -30,7 +30,7 @@ from .._math.rows import take_rows
 from ..algorithms.common_frame import dof_columns
 from ..algorithms.kinematics import Kinematics, forward_kinematics, root_centred
 from ..algorithms.rnea_derivatives import rnea_derivatives
-from ..configuration import configuration_rate, displacement
+from ..configuration import configuration_rate, velocity_of_rate
 from ..constraints import Constraint
 from ..integrators import StepDerivatives
 from ..model import Model
@@ -156,7 +156,7 @@ def contact_step_derivatives(
         """The changes (2, nv) of q and v after the step."""
         rate = configuration_rate.unchecked(model, q, change_q)
         ends, (q_dot, v_dot) = jax.jvp(end, (q, v, v_next), (rate, change_v, change_v_next))
-        return jnp.stack([displacement.unchecked(model, ends[0], q_dot), v_dot])
+        return jnp.stack([velocity_of_rate.unchecked(model, ends[0], q_dot), v_dot])
 
     # Tangents of each argument while the two others are constant.
     tangents = (

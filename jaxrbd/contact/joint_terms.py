@@ -310,7 +310,7 @@ def require_servo(model: Model, servo: Any) -> None:
         array = check(model, given, f"servo.{name}")
         arguments.require(array, np.isfinite, f"servo.{name}", "finite entries")
         if name == "position" and (values := arguments.known(array)) is not None:
-            arguments.unit_quaternions("servo.position", values, model)
+            arguments.nonzero_quaternions("servo.position", values, model)
     if (force := servo._force_without_gains) is not None:
         _no_force("servo.force", force, model)
 
@@ -363,7 +363,7 @@ def _no_force(name: str, values: np.ndarray, model: Any) -> None:
 
 def _positions(name: str, values: np.ndarray, model: Any) -> None:
     _finite(name, values, model)
-    arguments.unit_quaternions(name, values, model)
+    arguments.nonzero_quaternions(name, values, model)
 
 
 # The checks of the values of a `Servo` and of a `TendonServo`, by field.

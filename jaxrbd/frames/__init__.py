@@ -1,10 +1,10 @@
 """Labelled quantities: arrays with their frames, which are checked while JAX traces.
 
 `Twist(V, body="hand", base="world", frame="hand")` is an array V (6,) with the names of its frames
-as static metadata. Sums, products and changes of frame check the frames. If the frames do not fit,
-they raise a FrameError that names the operation and all frames. The compiled program contains no
-checks. `jit`, `vmap` and `grad` accept labelled quantities as arguments and results. A `State`
-computes the labelled quantities of a robot.
+as static metadata. Sums, products and changes of frame raise a FrameError, which names the
+operation and all frames, if the frames do not fit. The compiled program contains no checks. `jit`,
+`vmap` and `grad` accept labelled quantities as arguments and results. A `State` computes the
+labelled quantities of a robot.
 """
 
 from .operations import (

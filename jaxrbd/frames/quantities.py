@@ -26,7 +26,7 @@ from .. import spatial
 from .._math.linear import matmul
 from ..errors import ArgumentError, FrameError
 from ..model import arguments
-from ..model.parameters import as_array, real_array
+from ..model.parameters import as_array, is_symmetric, real_array
 from ..spatial import Pose
 
 
@@ -338,7 +338,7 @@ class SpatialInertia(_Additive):
           the axes of `frame`.
 
         Raises FrameError if the point is expressed in another frame, and ArgumentError for a known
-        mass that is negative or not finite.
+        mass that is negative or not finite, and a known moment that is not symmetric.
         """
         require_types("from_mass", (center_of_mass, Point))
         expected = f'a point expressed in "{label(frame)}"'
@@ -347,6 +347,7 @@ class SpatialInertia(_Additive):
         arguments.FINITE_NOT_NEGATIVE.check_known("mass", mass)
         mass = _converter("mass", "")(real_array(mass, "mass", com.dtype))
         moment = _converter("moment", "3 3")(real_array(moment, "moment", com.dtype))
+        arguments.require(moment, is_symmetric, "moment", "a symmetric matrix")
         return cls(spatial.inertia_from_com(mass, com, moment), frame=frame)
 
     def __matmul__(self, twist):

@@ -407,8 +407,8 @@ def _newton(samples, prior, weight, max_steps) -> tuple[np.ndarray, np.ndarray, 
     The weight of the prior starts large, so that the first inertias stay near the prior. Then it is
     reduced to `weight`. With `J = C C^T`, the second derivative of D along dJ is the sum of the
     squared entries of `W = C^-1 dJ C^-T`. So Newton's step is the solution of a least-squares
-    problem. `samples`: the columns of the regressor, then the forces. `prior` (n, 10): in the same
-    units.
+    problem. `samples`: the columns of the regressor, then the forces. `prior` (n, 10): in the units
+    of the regressor.
     """
     Y, forces = samples[:, :-1], samples[:, -1]
     basis = np.asarray(pseudo_inertia(jnp.eye(10)), float)  # dJ for each of the ten parameters
@@ -443,17 +443,17 @@ def _step_length(Y_step, residual, weight, W_step, descent) -> float:
     linear = Y_step @ residual - weight * np.sum((np.eye(4) - descent) * W_step)
     square = Y_step @ Y_step
 
-    def slope(length):
+    def decrease_rate(length):
         """The rate at which the function decreases; the rate is smaller at a larger length."""
         return linear - length * square + weight * np.sum(eigenvalues / (1 + length * eigenvalues))
 
-    # At the length -1 / eigenvalue, a pseudo-inertia is no longer positive definite.
-    decrease = -float(np.min(eigenvalues, initial=0))
-    low, high = 0.0, 1 / decrease if decrease > 0 else np.inf
+    # For a negative eigenvalue, a pseudo-inertia is singular at the length -1 / eigenvalue.
+    shrinkage = -float(np.min(eigenvalues, initial=0))
+    low, high = 0.0, 1 / shrinkage if shrinkage > 0 else np.inf
     high = min(high, 1e3)
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if slope(middle) > 0 else (low, middle)
+        low, high = (middle, high) if decrease_rate(middle) > 0 else (low, middle)
     return low
 
 

@@ -11,7 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from ..configuration import displacement, integrate
+from ..configuration import integrate, velocity_of_rate
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.names import described
@@ -88,6 +88,6 @@ def derivatives_of_step(
 
     columns, (q_next, v_next) = jax.jacfwd(end, (0, 1, 2), has_aux=True)(jnp.zeros_like(v), v, tau)
     dq, dv = (jnp.concatenate(blocks, axis=1) for blocks in columns)
-    dq = jax.vmap(lambda q_dot: displacement.unchecked(model, q_next, q_dot), 1, 1)(dq)
+    dq = jax.vmap(lambda q_dot: velocity_of_rate.unchecked(model, q_next, q_dot), 1, 1)(dq)
     AB = jnp.concatenate([dq, dv])
     return StepDerivatives(q_next, v_next, AB[:, : 2 * model.nv], AB[:, 2 * model.nv :])

@@ -511,7 +511,7 @@ def _check_start(model: Model, q0: Array) -> None:
     if values is None:
         return
     arguments.require_finite("q0", values)
-    arguments.unit_quaternions("q0", values, model)
+    arguments.nonzero_quaternions("q0", values, model)
     limits = position_limits(model)
     lower, upper = arguments.known(limits.lower), arguments.known(limits.upper)
     if lower is None or upper is None:

@@ -366,7 +366,7 @@ def checked_tasks(
             values = arguments.known(task.target)
             if values is not None:
                 name = f"tasks[{i}]: target of the PostureTask"
-                arguments.unit_quaternions(name, np.asarray(values, model.dtype), model)
+                arguments.nonzero_quaternions(name, np.asarray(values, model.dtype), model)
         elif isinstance(task, Nonholonomic) and not velocities:
             raise ArgumentError(
                 f"tasks[{i}] is a Nonholonomic constraint, which restricts velocities but not the "

@@ -240,7 +240,7 @@ class Requirement(NamedTuple):
             raise ArgumentError(f"{name} is {values}, expected {self.expected}")
 
     def check_known(self, name: str, x: Any) -> None:
-        """Raise ArgumentError as a call does, if `known` can read the value of x."""
+        """Raise ArgumentError as `__call__` does, if `known` can read the value of x."""
         values = known(x)
         if values is not None:
             self(name, values)
@@ -260,7 +260,7 @@ FINITE_NOT_NEGATIVE = Requirement("finite, 0 or more", lambda x: (x >= 0) & (x <
 FRACTION = Requirement("a number from 0 to 1", lambda x: (x >= 0) & (x <= 1))
 
 
-def unit_quaternions(name: str, values: np.ndarray, model: Any) -> None:
+def nonzero_quaternions(name: str, values: np.ndarray, model: Any) -> None:
     """Raise ArgumentError if a quaternion in a configuration (nq,) is zero.
 
     Quaternions of any other length are valid, because the joints normalize them. An array of
@@ -294,7 +294,7 @@ def _quaternions(model: Model) -> tuple[tuple[str, int], ...]:
     return entry[1]
 
 
-# In every function of the package, a parameter with one of these names is a configuration.
+# In every `compiled` function, a parameter with one of these names is a configuration.
 CONFIGURATIONS = ("q", "q0", "q1")
 
 Check = Callable[[str, np.ndarray, Any], None]
@@ -463,7 +463,7 @@ def compiled(
     - `checks`: maps the name of a parameter, or of an attribute of it as in "servo.position", to a
       check, which is a `Requirement` or another function of (name, values, model) that raises
       ArgumentError. The check is called before the compiled function, if `known` can read the
-      values. The default check of a parameter in `CONFIGURATIONS` is `unit_quaternions`.
+      values. The default check of a parameter in `CONFIGURATIONS` is `nonzero_quaternions`.
 
     The result has the methods of a jitted function (`lower`, `trace`, `eval_shape`).
     """
@@ -476,7 +476,7 @@ def compiled(
     if arrays:
         jitted = jax.jit(_with_arrays(function, arrays), static_argnames=static_argnames)
     places = {name: place for place, name in enumerate(inspect.signature(function).parameters)}
-    named_checks: dict[str, Check] = {n: unit_quaternions for n in CONFIGURATIONS if n in places}
+    named_checks: dict[str, Check] = {n: nonzero_quaternions for n in CONFIGURATIONS if n in places}
     named_checks.update(checks or {})
     placed_checks = [
         (places[name.split(".")[0]], name, check) for name, check in named_checks.items()

@@ -34,11 +34,12 @@ from .description import (
     Link,
     Mimic,
     Numbers,
+    renamed,
 )
 from .geometry import Geometry, LinkGeometry, checked_geometry
 from .mass_check import singular_joints
 from .model import Model
-from .parameters import sequence, text
+from .parameters import require_flag, sequence, text
 
 
 def build_model(
@@ -81,10 +82,12 @@ def build_model(
     - a value beyond the range of the dtype. Limits beyond this range become infinite instead.
 
     Raises ArgumentError for a gravity that is not finite or beyond the range of the dtype, for
-    entries of `links` and `joints` of another type, and for a name that is no text.
+    entries of `links` and `joints` of another type, for a name that is no text, and for a `strict`
+    that is not True or False.
     """
     links, joints = sequence(links, "links", "Link"), sequence(joints, "joints", "JointSpec")
     text(name, "name")
+    require_flag(strict, "strict")
     g = np.asarray(gravity)
     if g.shape != (3,) or g.dtype.kind not in "fiu" or not np.all(np.isfinite(g)):
         raise ArgumentError(f"gravity is {gravity!r}, expected three finite numbers in m/s^2")
@@ -148,7 +151,11 @@ def bodies_and_frames(
 def _expand(links: Sequence[Link], joints: list[JointSpec]) -> tuple[list[Link], list[JointSpec]]:
     """Replace each compound joint by the chain of its stages."""
     links, expanded = list(links), []
+    # The leader of other joints has one dof. If it is a compound joint, it has one stage.
+    stage_of = {joint.name: joint.stage_names[0] for joint in joints if joint.stage_names}
     for joint in joints:
+        mimic = renamed(joint.mimic, lambda name: stage_of.get(name, name))
+        joint = dataclasses.replace(joint, mimic=mimic)
         if not isinstance(joint.kind, Compound):
             expanded.append(joint)
             continue

@@ -49,9 +49,9 @@ class Fixed:
 class Compound:
     """A joint built as a chain of joints with massless links between them.
 
-    The motion subspace of such a joint depends on q, but the motion subspaces of its `stages` are
-    constant. So the algorithms need no special case for it. The coordinates of the joint are the
-    coordinates of the stages, in order. Stage k of a joint j has the name `j.k`, from k = 1 on.
+    The motion subspace of such a joint may depend on q, but the motion subspaces of its `stages`
+    are constant. So the algorithms need no special case for it. The coordinates of the joint are
+    the coordinates of the stages, in order. Stage k of a joint j has the name `j.k`, from k = 1 on.
 
     Raises ModelError for no stages, and for a stage that is no joint of `jaxrbd.joints`. A joint
     without dofs is a `Fixed`.
@@ -108,7 +108,7 @@ class Follow(eqx.Module):
     - `joints`: the names of the m leaders. Each has one dof and follows no other joint;
     - `function`: maps the leaders' coordinates (m,) to the coordinate (), in rad or m. It is a pure
       and smooth function in jax.numpy, or an `eqx.Module` with a `__call__`. The arrays of a module
-      are leaves of the model.
+      become floats and leaves of the model, so indices belong in static fields.
 
     Source: Featherstone, section 3.2 (explicit constraints).
     """
@@ -153,6 +153,15 @@ class JointSpec:
         """The names of the stages of a `Compound`; empty for other kinds."""
         count = len(self.kind.stages) if isinstance(self.kind, Compound) else 0
         return [f"{self.name}.{k}" for k in range(1, count + 1)]
+
+
+def renamed(mimic: Mimic | Follow | None, new_name: Callable[[str], str]) -> Mimic | Follow | None:
+    """The rule with `new_name(name)` in place of the name of each leader."""
+    if isinstance(mimic, Mimic):
+        return dataclasses.replace(mimic, joint=new_name(mimic.joint))
+    if isinstance(mimic, Follow):
+        return Follow(tuple(map(new_name, mimic.joints)), mimic.function)
+    return None
 
 
 # The fields with one entry per coordinate, and the fields with one entry per dof. The values

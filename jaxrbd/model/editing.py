@@ -16,13 +16,14 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from .._math.cast import real_values
 from ..errors import ArgumentError
 from ..joints import Joint
 from ..spatial import Pose, compose, identity_pose, pose_from_matrix, pose_matrix
 from .arguments import parameter, pose_parameter, require, robot
 from .builder import assemble
 from .checks import checked
-from .description import Fixed, Follow, JointSpec, Link, Mimic, Numbers
+from .description import Fixed, Follow, JointSpec, Link, Mimic, Numbers, renamed
 from .model import Model
 from .names import bodies_of_joint, unknown_name
 
@@ -162,7 +163,7 @@ def append_model(
                 parent=frame if parent is None else prefix + parent,
                 child=prefix + joint.child,
                 placement=mount @ joint.placement if parent is None else joint.placement,
-                mimic=_renamed(mimic, prefix),
+                mimic=renamed(mimic, lambda name: prefix + name),
             )
         )
     return _rebuild(model, links, joints)
@@ -272,7 +273,7 @@ def _joint(model: Model, body: int) -> Joint:
 def _mimic(model: Model, body: int) -> Mimic | Follow | None:
     """The rule by which the joint of a body follows other joints, or None."""
     coupling, q = model.coupling, int(model.topology.q_start[body])
-    if coupling is None or q in coupling.q_independent:
+    if coupling is None or not model.topology.nqs[body] or q in coupling.q_independent:
         return None
 
     def name(independent: int) -> str:
@@ -296,14 +297,6 @@ def _leaders(mimic: Mimic | Follow) -> list[str]:
     return [mimic.joint] if isinstance(mimic, Mimic) else list(mimic.joints)
 
 
-def _renamed(mimic: Mimic | Follow | None, prefix: str) -> Mimic | Follow | None:
-    if isinstance(mimic, Mimic):
-        return dataclasses.replace(mimic, joint=prefix + mimic.joint)
-    if isinstance(mimic, Follow):
-        return Follow(tuple(prefix + name for name in mimic.joints), mimic.function)
-    return None
-
-
 def _followed(name: str, follow: Follow, locked: Mapping[str, np.ndarray]) -> np.ndarray:
     """The coordinate (1,) of a joint that follows locked joints.
 
@@ -324,10 +317,10 @@ def _parameters(model: Model, body: int) -> dict[str, np.ndarray]:
     joint_fields = ("damping", "friction", "armature")
     parameters = {field: np.array(getattr(model, field), float)[v] for field in joint_fields}
     if model.coupling is not None:
-        if q[0] not in model.coupling.q_independent:
+        if not np.isin(q, model.coupling.q_independent).all():
             return parameters
-        q = np.array([model.coupling.q_source[i] for i in q])
-        v = np.array([model.coupling.v_source[i] for i in v])
+        q = np.array([model.coupling.q_source[i] for i in q], int)
+        v = np.array([model.coupling.v_source[i] for i in v], int)
     parameters["lower"] = np.array(model.lower_position_limit, float)[q]
     parameters["upper"] = np.array(model.upper_position_limit, float)[q]
     parameters["velocity_limit"] = np.array(model.velocity_limit, float)[v]
@@ -340,12 +333,10 @@ def _coordinates(name: str, joint: Joint, nq: int, given: Numbers | Array) -> np
 
     Raises ArgumentError, which names the joint, for another shape or an invalid value.
     """
-    try:
-        q = np.atleast_1d(np.asarray(given, dtype=float))
-    except (TypeError, ValueError):
-        raise ArgumentError(
-            f"joint {name!r}: configuration is {given!r}, expected numbers ({nq},)"
-        ) from None
+    values = real_values(given)
+    if values is None:
+        raise ArgumentError(f"joint {name!r}: configuration is {given!r}, expected numbers ({nq},)")
+    q = np.atleast_1d(values)
     if q.shape != (nq,):
         raise ArgumentError(
             f"joint {name!r}: configuration has shape {np.shape(given)}, expected ({nq},)"

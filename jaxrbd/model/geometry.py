@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from .._math.cast import real_values
 from ..errors import ArgumentError
 from ..joints import is_rotation
 from .shapes import Box, Capsule, Cylinder, Ellipsoid, Sphere
@@ -188,10 +189,9 @@ def _numbers(x: Any, what: str, shape: tuple[int, ...]) -> tuple[float, ...]:
 
 
 def _array(x: Any, what: str, shape: tuple[int, ...]) -> np.ndarray:
-    try:
-        values = np.asarray(x, dtype=float)
-    except (TypeError, ValueError):
-        raise ValueError(f"{what} is {x!r}, expected numbers of the shape {shape}") from None
+    values = real_values(x)
+    if values is None:
+        raise ValueError(f"{what} is {x!r}, expected numbers of the shape {shape}")
     if values.shape != shape:
         raise ValueError(f"{what} has shape {values.shape}, expected {shape}")
     if not np.all(np.isfinite(values)):

@@ -319,9 +319,10 @@ def tree_rate_derivatives(
 
 
 def coordinates_with_rates(model: Model) -> tuple[np.ndarray, np.ndarray]:
-    """The indices i and j of all pairs with dq_i/dt = v_j, two arrays (n,), in increasing j.
+    """The indices i and j of n coordinates with dq_i/dt = v_j, two arrays (n,), in increasing j.
 
     These are the coordinates of the independent joints whose configurations form a vector space.
+    The angle of a planar joint is not among them.
     """
     q_index, v_index = [], []
     for group in joint_groups(model):

@@ -177,7 +177,7 @@ class Model(eqx.Module):
 
     @property
     def dtype(self) -> np.dtype:
-        """The floating dtype of all leaves and of all results."""
+        """The floating dtype of all leaves, and of all results that are not integers or bools."""
         return np.dtype(self.inertia.dtype)
 
     def astype(self, dtype: DTypeLike) -> Model:
@@ -186,7 +186,7 @@ class Model(eqx.Module):
         Raises ArgumentError for float64 if double precision is off in JAX (`jax_enable_x64`).
         """
         try:
-            wanted = np.dtype(dtype)
+            wanted = None if dtype is None else np.dtype(dtype)
         except TypeError:
             wanted = None
         if wanted not in (np.float32, np.float64):

@@ -6,7 +6,6 @@ The module `arguments` has the same names, for modules that import `arguments` a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Real
 from typing import Any
 
 import jax
@@ -16,6 +15,7 @@ from jax import Array
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
+from .._math.cast import real_values
 from ..errors import ArgumentError
 from ..spatial import Pose
 from .names import described
@@ -37,7 +37,7 @@ def parameter(x: ArrayLike | Sequence, name: str, *shapes: Shape) -> Parameter:
     """
     try:
         array = _with_tracers(x)
-        array = _floats(x) if array is None else array
+        array = real_values(x) if array is None else array
     except OverflowError:
         raise ArgumentError(f"{name} has a number that is too large for a float") from None
     if array is None:
@@ -99,25 +99,6 @@ def real_array(x: ArrayLike | Sequence, name: str, dtype: Any) -> Array:
     if jnp.iscomplexobj(array):
         raise ArgumentError(f"{name} has dtype {array.dtype}, expected real numbers")
     return array.astype(dtype)
-
-
-def _floats(x: Any) -> np.ndarray | None:
-    """The values as an array of float64, or None if they are no array of real numbers.
-
-    Raises OverflowError for an int that is too large.
-    """
-    try:
-        array = np.asarray(x)
-        # NumPy would read texts, dates and bools, read None as NaN, and drop imaginary parts.
-        if array.dtype.kind in "bcSUMm":
-            return None
-        if isinstance(x, list | tuple) and any(isinstance(y, bool) for y in jax.tree.leaves(x)):
-            return None
-        if array.dtype.kind == "O" and not all(isinstance(y, Real) for y in array.flat):
-            return None
-        return np.asarray(array, float)
-    except (TypeError, ValueError):  # such as lists of different lengths
-        return None
 
 
 def _fits(found: tuple[int, ...], shape: Shape) -> bool:
@@ -191,7 +172,7 @@ def pose_parameter(X: Pose, name: str, place: str = "") -> Pose:
     A message names the entries `name`.R and `name`.p; `place` says where they belong. Raises
     ArgumentError for an object other than a Pose and for other shapes. Unless JAX traces the
     entries, raises ArgumentError for a position that is not finite, and for a matrix that is no
-    rotation to 1e-4, the precision of float32.
+    rotation to 1e-4, which a product of many rotations in float32 satisfies.
     """
     place = place and f" {place}"
     if not isinstance(X, Pose):
@@ -205,9 +186,10 @@ def pose_parameter(X: Pose, name: str, place: str = "") -> Pose:
 
 
 def are_rotations(R: np.ndarray) -> bool:
-    """Whether all matrices of R (..., 3, 3) are rotations to 1e-4, the precision of float32.
+    """Whether all matrices of R (..., 3, 3) are rotations, to 1e-4 per entry of `R R^T`.
 
-    For descriptions in float64, `joints.is_rotation` has a smaller tolerance.
+    The matrices may be in float32. For descriptions in float64, `joints.is_rotation` has a smaller
+    tolerance.
     """
     exact = np.asarray(R, float)
     if not np.all(np.isfinite(exact)):

@@ -102,7 +102,7 @@ class HalfSpace(eqx.Module):
 def checked_size(x: Vector, name: str, shape: tuple[int, ...] = ()) -> Parameter:
     """A size in m as an array.
 
-    Raises ArgumentError, which names the size, if it has another shape or is negative or infinite.
+    Raises ArgumentError, which names the size, if it has another shape, is negative or not finite.
     """
     size = parameter(x, name, shape)
     require(size, lambda x: (x >= 0) & (x < float("inf")), name, "0 or more, and finite")

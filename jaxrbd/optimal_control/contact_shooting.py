@@ -39,7 +39,7 @@ from .._math.components import norm
 from .._math.linear import matmul
 from .._math.rules import changed_leaves, custom_jvp
 from ..algorithms.kinematics import forward_kinematics
-from ..configuration import configuration_rate, displacement
+from ..configuration import configuration_rate, velocity_of_rate
 from ..contact import (
     ContactStep,
     Scene,
@@ -278,7 +278,7 @@ def _state_after_jvp(primals, tangents):
     q_next, v_next, A, B = _derivatives(options, q, v, tau)
     change = jnp.zeros(2 * model.nv, v.dtype)
     if not isinstance(q_dot, SymbolicZero):
-        change = change + matmul(A[:, : model.nv], displacement.unchecked(model, q, q_dot))
+        change = change + matmul(A[:, : model.nv], velocity_of_rate.unchecked(model, q, q_dot))
     if not isinstance(v_dot, SymbolicZero):
         change = change + matmul(A[:, model.nv :], v_dot)
     if not isinstance(tau_dot, SymbolicZero):
