@@ -547,8 +547,8 @@ def inverse_inertia_matrix(inertia: Float[Array, "... 10"]) -> Float[Array, "...
 
     It maps a force on the body to its acceleration, if the velocity of the body is zero.
     With the mass m, the centre of mass c and the rotational inertia I_c about the centre of mass,
-    the inverse is `[[1/m - [c x] I_c^-1 [c x], [c x] I_c^-1], [-I_c^-1 [c x], I_c^-1]]`. The
-    inverse is not finite where the mass is zero or I_c is singular.
+    the inverse is `[[1/m - [c x] I_c^-1 [c x], [c x] I_c^-1], [-I_c^-1 [c x], I_c^-1]]`. If the
+    mass is zero or I_c is singular, the result is not finite or, with rounding errors, wrong.
     Source: Featherstone, section 2.13.
     """
     m, c, I_c = inertia_to_com(inertia)

@@ -113,8 +113,8 @@ def load_model_file(path: str) -> tuple[Model, dict[str, Any]]:
 def find_file(robot: str) -> str:
     """The path of a bundled robot, or the given path.
 
-    Raises ArgumentError if there is neither, and for a model file whose name does not end in
-    .jaxrbd.
+    Raises ArgumentError if there is neither, and for a file that jaxrbd saved, such as a model
+    file, if its name does not end in .jaxrbd.
     """
     if robot in robot_names():
         return str(robot_path(robot))

@@ -87,7 +87,7 @@ class JointReading(NamedTuple):
 def joint_encoders(
     model: Model, q: Array | Kinematics, v: Array, joints: Sequence[str]
 ) -> JointReading:
-    """The positions and velocities of joints, in the order of their names.
+    """The positions and velocities of joints, in the order of `joints`.
 
     `q` (nq,) or its `Kinematics`, `v` (nv,); `joints`: a sequence of names. The joints have one
     coordinate and one velocity each; they may follow other joints. A compound joint j has one

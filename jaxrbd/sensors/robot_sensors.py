@@ -575,10 +575,10 @@ def _read_subtrees(state: _State, sensors: Sequence[Any], quantity: str) -> Arra
 
 
 def _members(model: Model, sensor: SubtreeSensor, body: int) -> tuple[np.ndarray, Array]:
-    """Whether each body is in the subtree, (nb,), and the inertia (10,) of the other links.
+    """Whether each body is in the subtree, (nb,), and the inertia (10,) of the remaining links.
 
-    The other links of the subtree are only a part of a body, or they are fixed to the world. The
-    inertia is in the frame of the sensor.
+    A body is in the subtree if all of its links are. The remaining links of the subtree are a part
+    of another body, or they are fixed to the world. The inertia is in the frame of the sensor.
     """
     supports = np.array(model.topology.supports, bool)
     if sensor.carried is not None:
