@@ -291,7 +291,7 @@ def _require_one_limit(actuators: AffineActuators) -> None:
         limits += [] if force_range is None else [*force_range[i]]
         if count > 1 and np.any(np.isfinite(limits)):
             raise ArgumentError(
-                f"{names[output]} has {count} actuators with a limit of the force, expected "
+                f"{names[output]} has {count} actuators and a limit of the force, expected "
                 "one actuator, or no limits"
             )
         if output < first and force_range is not None:

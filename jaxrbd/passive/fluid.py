@@ -249,8 +249,8 @@ def _ellipsoid_forces(
     product = jnp.prod(axes, axis=1, keepdims=True)
     # The drag and the lift of Kutta are products of the square of the speed and a function of the
     # direction d of the velocity. MuJoCo's formula for the area of the projection along d is
-    # pi product sqrt(sum(d^2 / a^4) / sum(d^2 / a^2)), for semi-axes a. It is exact only along the
-    # axes; the true area is pi product sqrt(sum(d^2 / a^2)). `ratio` is the quotient of the sums in
+    # pi product sqrt(sum(d^2 / a^4) / sum(d^2 / a^2)), for semi-axes a. It is exact along the axes;
+    # in general, the area is pi product sqrt(sum(d^2 / a^2)). `ratio` is the quotient of sums in
     # MuJoCo's formula, for semi-axes divided by the longest one.
     speed = square_root(jnp.sum(u * u, axis=1, keepdims=True))
     moves = speed > 0
