@@ -919,6 +919,11 @@ def test_an_output_folder_that_cannot_be_made_is_named(words, tmp_path, capsys, 
         assert capsys.readouterr().err == f"jaxrbd: error: output folder {out}: {reason}\n"
 
 
+def test_an_output_folder_with_a_long_name_is_refused(tmp_path):
+    with pytest.raises(jaxrbd.ArgumentError, match=r"output folder .*: File name too long"):
+        outputs.make_folder(tmp_path / ("a" * 300))
+
+
 def test_the_file_that_fills_the_disk_is_named(tmp_path):
     """The files of `rollout` and `train`, by their functions, without a simulation."""
     model, zeros = jaxrbd.load_robot("pendulum"), np.zeros((1, 300, 1))

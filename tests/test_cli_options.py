@@ -281,6 +281,11 @@ def test_rollout_has_no_dry_friction(rollout, tmp_path, capsys):
     asked = rollout("cart_pole", "--json")
     printed = capsys.readouterr()
     assert "dry friction" not in printed.err
+    arm = jaxrbd.load_robot("double_pendulum").with_dissipation()
+    jaxrbd.io.save_model(arm, "arm.jaxrbd")
+    model = rollout("arm.jaxrbd")["model"]  # the step adds the damping, so the model must not
+    assert not model.dissipative
+    assert np.all(model.damping > 0)
     assert (json.loads(printed.out)["driven"], *asked["scale"]) == (1, 5.0, 0.0)
 
 
@@ -575,6 +580,10 @@ def test_several_seeds_continue_where_they_have_a_checkpoint(fake, capsys, monke
     assert cli.main(command) == 0
     assert loaded == [first]
     assert [seed for *_, seed, _ in asked["made"]] == [0, 1]
+    started = []
+    monkeypatch.setattr(Fake, "start_from", lambda training, path: started.append(path))
+    assert cli.main([*command, "--start-from", str(first)]) == 0
+    assert started == [str(first)]  # for the seed 1 only
     assert cli.main([*command[:-1], "--seed", str(2**63 - 1)]) == 1
     assert "the last seed has more than 64 bits" in capsys.readouterr().err
 
@@ -642,6 +651,7 @@ def test_the_curve_shows_returns_and_rewards_over_the_steps(tmp_path, monkeypatc
         "hopper --steps 7 --every 3 --no-plot --no-cache",
         "hopper --algorithm apg --seed 9 --tensorboard events --report my_log:write",
         "hopper --block 8 --devices 2",
+        "hopper --seeds 3 --start-from other",
     ],
 )
 @pytest.mark.parametrize("folder", ["trained", "my runs/it's"])
@@ -653,8 +663,8 @@ def test_the_printed_command_continues_the_same_training(words, folder):
     found = parser.parse_args(arguments)
     assert program == "jaxrbd"
     assert found.resume
-    names = "task algorithm seed steps out tensorboard report no_plot no_cache block devices"
-    for name in names.split():
+    names = "task algorithm seed seeds steps out tensorboard report no_plot no_cache block devices"
+    for name in [*names.split(), "start_from"]:
         assert getattr(found, name) == getattr(given, name), name
 
 

@@ -103,7 +103,10 @@ def test_a_faulty_file_has_no_overlaps(tmp_path, capsys):
     [
         ("urdf", ("check", "--overlaps"), urdf_reader, "parse_document"),
         ("xml", ("check", "--overlaps"), imported, "_import"),
-        ("jaxrbd", ("check", "--overlaps"), model_file, "read_sealed"),
+        pytest.param(
+            *("jaxrbd", ("check", "--overlaps"), model_file, "read_sealed"),
+            marks=pytest.mark.slow,
+        ),
         ("jaxrbd", ("info",), model_file, "read_sealed"),
     ],
 )

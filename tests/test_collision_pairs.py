@@ -117,6 +117,7 @@ def coincident(dtype):
     return model, scene, rbd.neutral(model).at[:3].set(place).at[7:10].set(place)
 
 
+@pytest.mark.slow
 def test_shapes_with_equal_centres():
     """Distances and normals by hand, and derivatives that are finite.
 

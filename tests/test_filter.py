@@ -313,7 +313,7 @@ def test_delayed_controls_are_those_of_mujoco(rng):
     # 0.07 / 0.01 is more than 7 by a rounding error.
     longer = robot._replace(delays=np.array([0.025, 0.025, 0.07, 0, 0.012]))
     np.testing.assert_allclose(longer.delay(0.01).lag, [2.5, 3, 7, 0, 1.2])
-    for dt in (0, np.inf):
+    for dt in (0, np.inf, True):
         with pytest.raises(rbd.ArgumentError, match=f"dt is {dt}, expected a known finite number"):
             robot.delay(dt)
     plain = DELAYED.partition("<motor")[0] + '<motor joint="a"/></actuator></mujoco>'
@@ -338,6 +338,8 @@ WRONG = {
     ),
     "dt is -0.1, expected a finite number above 0": lambda: EXACT.push(START, COMMAND, -0.1),
     "dt is None, expected the time step in s": lambda: EXACT.push(START, COMMAND, None),
+    "dt is True, expected the time step in s": lambda: EXACT.push(START, COMMAND, True),
+    "dt is 1j, expected the time step in s": lambda: EXACT.push(START, COMMAND, 1j),
     r"dt has shape \(3,\), expected \(\)": lambda: EXACT.push(START, COMMAND, np.ones(3)),
 }
 

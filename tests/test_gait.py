@@ -350,6 +350,8 @@ def test_wrong_gaits_are_refused(params):
         envs.gait_postures(arm, jaxrbd.neutral(arm), ["tool"], [0.0])
     with pytest.raises(ArgumentError, match=r"q has shape \(3,\)"):
         envs.gait_postures(model, home[:3], ["left_toe"], [0.0])
+    with pytest.raises(ArgumentError, match=r"the command \(nan, 0, 0\) .* feet along x up to nan"):
+        params.postures.check_command(params.gait, jnp.array([np.nan, 0, 0], params.model.dtype))
     message = r"the command \(3, 0, 0\) .* feet along x up to .* m, expected at most"
     with pytest.raises(ArgumentError, match=message):
         envs.MjcfWalk(BIPED, **SETTINGS | {"command": (3.0, 0.0, 0.0)})

@@ -1,6 +1,7 @@
 """Visual and collision geometry: read, kept by edits and files, and invisible to programs."""
 
 import dataclasses
+import os
 import pathlib
 import pickle
 import re
@@ -192,6 +193,8 @@ def test_a_urdf_file_keeps_the_geometry(tmp_path):
         beside.write_text(urdf_text(arm([*OF_URDF[:3], MeshFile(uri)])))
         text = urdf_text(load_urdf(beside))
         assert re.findall('filename="(.*)"', text) == [str(expected)]
+    named = urdf_text(arm([*OF_URDF[:3], MeshFile("part.stl", robot_file="robots/robot.urdf")]))
+    assert re.findall('filename="(.*)"', named) == [os.path.abspath("robots/part.stl")]
 
 
 def distance(geometry: Geometry, x: np.ndarray) -> np.ndarray:

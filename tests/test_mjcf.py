@@ -17,6 +17,7 @@ from jaxrbd.contact.contacts import contact_bodies, find_contacts
 from jaxrbd.io.mujoco import from_mujoco, load_mjcf, mujoco_pose, pose_from_mujoco
 from jaxrbd.io.mujoco.source import Source
 from support import mjcf, mjcf_table, nightly
+from support.jax_events import work
 
 
 def assert_close(found, expected, tolerance, name=""):
@@ -225,6 +226,37 @@ def test_keyframes_sites_and_the_first_configuration():
     assert found.sites == {"mark": "mark", "camera": "camera", "leg": "leg.site"}
     assert found.actuators.names == ("push", "aim", "spin", "both", "lift")
     assert (model.name, found.omitted) == ("trees", ())
+
+
+def test_coordinates_refuse_a_model_with_other_joints():
+    _, found = imported(mjcf.TREES)
+    other = rbd.load_robot("arm7")
+    q, v, M = np.zeros(other.nq), np.zeros(other.nv), np.zeros((other.nv, other.nv))
+    qpos, qvel = np.zeros(23), np.zeros(20)
+    for call in (
+        lambda x: x.qpos(other, q),
+        lambda x: x.qfrc(other, q, v),
+        lambda x: x.mujoco_mass_matrix(other, q, M),
+        lambda x: x.q(other, qpos),
+        lambda x: x.v(other, q, qvel),
+    ):
+        with pytest.raises(rbd.ArgumentError, match=r"the joints of Model\('arm7'.* have 7 "):
+            call(found.coordinates)
+
+
+def test_keyframes_compile_nothing():
+    bodies = """<mujoco><worldbody><body><joint axis="1 0 0"/><geom size=".1"/></body>
+        <body pos="1 0 0"><freejoint/><geom size=".1"/></body></worldbody>{}</mujoco>"""
+    key = '<keyframe><key qpos="0 0 0 0 .5 .5 .5 .5" qvel="1 2 3 4 5 6 7"/></keyframe>'
+    load_mjcf(bodies.format(""))  # a free joint compiles its motion subspace once
+    compiled = mujoco.MjModel.from_xml_string(bodies.format(key))
+    compiled.key_qpos[0, 4:8] = -1, 4, 1, 2  # not a unit quaternion
+    with work() as events:
+        found = from_mujoco(compiled)
+    assert not events
+    key = found.keyframes["key0"]
+    expected = found.coordinates.v(found.model, key.q, compiled.key_qvel[0])
+    assert_close(key.v, expected, 1e-14)
 
 
 SITES = """

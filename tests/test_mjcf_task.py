@@ -248,6 +248,7 @@ def test_a_tolerance_decreases_outside_of_its_bounds():
     [
         ({"rewards": {"speed": 1.0}}, "no reward term 'speed'; expected one of alive, action"),
         ({"rewards": {"alive": np.nan}}, "the weight of 'alive' is nan, expected a finite number"),
+        ({"rewards": {"alive": True}}, "the weight of 'alive' is True, expected a finite number"),
         ({"rewards": {"a": (1.0, "b")}}, "the reward term 'a' is 'b', expected a function"),
         ({"rewards": ["alive"]}, "rewards is .*, expected a mapping"),
         ({"observations": "q"}, "observations is 'q', expected a sequence of names"),
@@ -262,6 +263,10 @@ def test_a_tolerance_decreases_outside_of_its_bounds():
         ({"control_range": {}}, "actuator 'hip' has no control range"),
         ({"control_range": {"toe": (0, 1)}}, "control_range has the actuator 'toe', expected one"),
         ({"control_range": {"hip": (1, 0)}}, r"control_range of 'hip' is \(1, 0\), expected two"),
+        (
+            {"control_range": {"hip": (False, 1)}},
+            r"control_range of 'hip' is \(False, 1\), expected",
+        ),
         ({"substeps": 0}, "substeps is 0, expected an integer of 1 or more"),
         ({"time_step": True}, "time_step is True, expected more than 0, and finite"),
         ({"time_step": np.inf}, "time_step is inf, expected more than 0, and finite"),

@@ -377,6 +377,8 @@ def test_strict_refuses_an_inertia_that_no_body_has():
     pin_model.appendBodyToJoint(j, inertia, pin.SE3.Identity())
     with pytest.raises(ModelError, match="triangle inequality"):
         from_pinocchio(pin_model, strict=True)
+    with pytest.raises(ArgumentError, match="strict is 'no', expected True or False"):
+        from_pinocchio(pin_model, strict="no")
 
 
 def test_wrong_arguments():

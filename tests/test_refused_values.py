@@ -1,5 +1,6 @@
 """Values that functions of several rooms refuse, by name."""
 
+import dataclasses
 import types
 
 import jax
@@ -37,6 +38,7 @@ from jaxrbd import (
     view,
 )
 from jaxrbd.learning.networks import Layer
+from jaxrbd.model.geometry import LinkGeometry
 from jaxrbd.spatial import Pose
 from support import zoo
 
@@ -49,6 +51,12 @@ Q = np.zeros(ARM.nq)
 Q5 = jnp.zeros(5)
 MESH = jax.make_mesh((1,), ("devices",))
 LABELS = {"body": "a", "base": "b", "frame": "b"}
+
+
+def with_color(red):
+    (shape,) = ARM.geometry.visuals["base"]
+    shape = dataclasses.replace(shape, color=(red, 0, 0, 1))
+    return dataclasses.replace(ARM, geometry=LinkGeometry({"base": (shape,)}))
 
 
 def started(episode_steps):
@@ -288,6 +296,9 @@ REFUSED = {
     "stiffness is [inf], expected 0 or more, and finite": lambda: tendons.Tendons(
         [ROPE], stiffness=[np.inf]
     ),
+    "force_range[:, 1] is [-inf], expected above": lambda: actuators.AffineActuators(
+        ARM.joint_names[:1], force_range=[[-np.inf, -np.inf]]
+    ),
     "rest[:, 0] is [inf]": lambda: tendons.Tendons([ROPE], rest=[[np.inf, np.inf]]),
     "pairs is an array of shape (), expected DistancePairs": lambda: collision.robot_distances(
         ARM, Q, pairs=3
@@ -295,6 +306,10 @@ REFUSED = {
     "disabled has None, expected pairs": lambda: collision.pairs_of(ARM, disabled=[None]),
     "strict is 'no', expected True or False": lambda: envs.MjcfWalk(MOTOR, strict="no"),
     "mimic is 'no', expected True or False": lambda: io.load_mjcf(MOTOR, mimic="no"),
+    "rough is 'no', expected True or False": lambda: envs.QuadrupedStand(
+        rough="no"
+    ).default_params(),
+    "follows_gait is 'no', expected True or False": lambda: envs.MjcfWalk(MOTOR, follows_gait="no"),
     "implicit is 'no', expected True or False": lambda: envs.MjcfTask(
         MOTOR, {"alive": 1.0}, implicit="no"
     ),
@@ -444,6 +459,7 @@ REFUSED = {
     ),
     "frames is 3, expected a sequence of frames": lambda: algorithms.delassus_matrix(ARM, Q, 3),
     "frames is 'tool', expected a sequence": lambda: algorithms.delassus_matrix(ARM, Q, "tool"),
+    "reference is 'x', expected one of": lambda: algorithms.delassus_matrix(ARM, Q, (), "x"),
     "frames is (['tool'],), expected names": lambda: algorithms.delassus_matrix(ARM, Q, [["tool"]]),
     "V is None, expected an array": lambda: algorithms.body_regressor(None, np.zeros(6)),
     "inputs has the shapes [(3, 2), (4, 2)]": lambda: rollout(
@@ -690,9 +706,11 @@ REFUSED = {
     "dt is 'a', expected an array": lambda: moved(dt="a"),
     "dt has dtype complex128, expected real numbers": lambda: moved(dt=1j),
     "z contains an array of shape (1,), expected arrays of real": lambda: moved(z=np.array([1j])),
-    "the rate of z from dynamics is complex": lambda: moved(
+    "z contains 'bool', expected arrays of real": lambda: moved(z=True),
+    "the rate of z from dynamics contains an array of shape (1,)": lambda: moved(
         lambda q, v, z: (v, z.astype(complex)), z=np.zeros(1)
     ),
+    "the rate of z from dynamics contains 'str'": lambda: moved(lambda q, v, z: (v, "a"), z=0.0),
     "the result of dynamics(q, v) is 'a'": lambda: moved(lambda q, v: "a"),
     "dt is nan, expected finite": lambda: moved(dt=np.nan),
     "dt is -inf, expected finite": lambda: derivatives_of(
@@ -787,6 +805,27 @@ REFUSED = {
     "ground is 5, expected a Ground": lambda: contact.Scene([TIP], 0.1, ground=5),
     "inverse_inertia is 5, expected": lambda: contact.Scene([TIP], 0.1, inverse_inertia=5),
     "frames is 5, expected a sequence of frames": lambda: contact.Scene(5, 0.1),
+    "mimic is 1, expected True or False": lambda: io.load_urdf("<robot/>", mimic=1),
+    "geometry is 1, expected True or False": lambda: io.parse_urdf("<robot/>", geometry=1),
+    "strict is 1, expected True or False": lambda: io.load_urdf("<robot/>", strict=1),
+    "reorder is 'no', expected True or False": lambda: io.urdf_text(ARM, reorder="no"),
+    "geometry is 'no', expected True or False": lambda: io.urdf_text(ARM, geometry="no"),
+    "skip_unknown_joints is 'no', expected True or False": lambda: io.load_srdf(
+        "<robot/>", ARM, skip_unknown_joints="no"
+    ),
+    "search_environment is 'no', expected True or False": lambda: io.find_package_file(
+        "a.stl", search_environment="no"
+    ),
+    "model_as_argument is 'no', expected True or False": lambda: io.export_batched(
+        rbd.rnea, ARM, Q, model_as_argument="no"
+    ),
+    "link 'base': a visual shape: color is (2.0, 0.0, 0.0, 1.0), expected": lambda: io.save_model(
+        with_color(2), "unused.jaxrbd"
+    ),
+    "search_environment is 1, expected True or False": lambda: io.read_meshes(
+        ARM, search_environment=1
+    ),
+    "expected a function of JAX": lambda: io.pytorch.torch_function(3),
     "path is None, expected the path": lambda: io.save_model(ARM, None),
     "program is 'int', expected an Exported": lambda: io.save_program(3, "unused"),
     "function is None, expected a function": lambda: io.export_batched(None, ARM, Q),
@@ -989,7 +1028,8 @@ REFUSED = {
         TIP, moment=[0, 0, np.inf]
     ),
     "axis is [ 0.  0. inf], expected finite": lambda: actuators.BallTorque("a", [0, 0, np.inf]),
-    "rise is [-0.1], expected more than 0": lambda: activation_time(rise=[-0.1]),
+    "rise is [-0.1], expected finite, more than 0": lambda: activation_time(rise=[-0.1]),
+    "fall is [inf], expected finite": lambda: activation_time(fall=[np.inf]),
     "width is [nan], expected 0 or more": lambda: activation_time(width=[np.nan]),
     "fall has shape (2,)": lambda: activation_time(fall=[0.1, 0.1]),
     "X_FP.R of sensor 'tilt' is [[2.": lambda: sensors.FrameSensor(

@@ -96,6 +96,7 @@ def test_a_face_on_a_face_has_four_points_of_their_common_area(yaw, offset):
         assert area(xy) > 0.99 * common
 
 
+@pytest.mark.slow
 def test_a_face_that_is_seen_almost_from_the_side_has_the_heights_of_its_corners():
     """A box and a hull that are far apart: the face of the hull is almost a line, and steep."""
     text = """<mujoco><asset><mesh name="hull" vertex="0 0 0  .2 0 0  0 .2 0  0 0 .2"/></asset>

@@ -84,6 +84,7 @@ SOFT_BOX = """<mujoco><option timestep="0.004" cone="elliptic"/><worldbody>
 </body></worldbody></mujoco>"""
 
 
+@pytest.mark.slow
 def test_a_tilted_soft_box_is_that_of_mujoco():
     m = mujoco.MjModel.from_xml_string(SOFT_BOX)
     m.opt.tolerance, m.opt.iterations = 1e-14, 200
@@ -268,3 +269,30 @@ def test_steps_refuse_a_softness_that_does_not_fit():
     )
     assert np.all(np.isfinite(traced(0.02)))
     assert np.all(np.isnan(traced(-0.02)))
+
+
+PILE = """<mujoco><worldbody>
+<geom name="floor" type="plane" size="5 5 1" friction="0.3"/>
+<geom name="wall" type="plane" size="5 5 1" pos="-1 0 0" euler="0 90 0" contype="{wall}"
+ conaffinity="{wall}"/>
+<body name="a" pos="0 0 0.5"><freejoint/>
+<geom name="box" type="box" size="0.1 0.2 0.1" condim="6" friction="0.7 0.02 0.01"/></body>
+<body name="b" pos="1 0 0.5"><freejoint/>
+<geom name="can" type="cylinder" size="0.1 0.2" friction="0.9" margin="0.01" solref="0.03 1"/>
+</body></worldbody><contact>{exclude}</contact></mujoco>"""
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_contacts_with_the_ground_only_are_those_of_a_file_without_other_contacts(soft):
+    robot = jaxrbd.load_mjcf(PILE.format(wall=1, exclude=""), soft=soft)
+    exclude = '<exclude body1="a" body2="b"/>'
+    expected = jaxrbd.load_mjcf(PILE.format(wall=0, exclude=exclude), soft=soft).scene
+    found = robot.scene.only_ground()
+    assert (robot.scene.size, found.size) == (8 + 4 * 3 + 4, 8 + 4)
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    wrong = dataclasses.replace(robot.scene, material=contact.Material(margin=np.zeros(3)))
+    with pytest.raises(ArgumentError, match=r"margin has shape \(3,\), expected \(\) or \(24,\)"):
+        wrong.only_ground()
+    one = dataclasses.replace(robot.scene, material=contact.Material(softness=contact.Softness()))
+    assert one.only_ground().material.softness.solref.shape == (2,)

@@ -18,7 +18,8 @@ The bounds of the controls do not limit this sum, because the leg is no real rob
 if its last positions are within 0.02 m and rad of the goal. The rows have the largest depth, the
 complementarity, and the distance from the goal with half the time step: each control acts for two
 steps, and the gains of the solution correct the motion. They also have the largest joint force,
-divided by the limit of the robot, or by the bound of the control of a robot without limits. With
+divided by the limit of the robot, or by the bound of the control of a robot without limits. The
+motions of the leg are then refined: solved again with half the time step, from this replay. With
 `--save`, the configurations of the first start are stored in a file for each motion.
 """
 
@@ -59,7 +60,8 @@ class Motion(NamedTuple):
     - `start(random)`: the state at the start, the parameters p and the guess of the controls;
     - `error(x, p)`: the distance of the last state x from the goal, in m and rad;
     - `dt` in s, and the arguments `smoothing` and `iterations` of `solve_contacts`;
-    - `part`: the part of the limits of the robot in the plan. The rest is left for the feedback.
+    - `part`: the part of the limits of the robot in the plan. The rest is left for the feedback;
+    - `refined`: whether the solution is solved again with half the time step.
     """
 
     problem: Callable[[float], oc.Problem]
@@ -69,6 +71,7 @@ class Motion(NamedTuple):
     smoothing: tuple[float, ...] = SMOOTHING
     iterations: int = 25
     part: float = 1.0
+    refined: bool = False
 
 
 def body(name: str, mass: float, half: float) -> Link:
@@ -233,14 +236,14 @@ ON_THE_STEP = functools.partial(jump_start, (0.7, 0.65, 0.0, 0.4), 1.0, 0.2)
 MOTIONS = {
     "push": Motion(push, push_start, push_error),
     "hop": Motion(hop, hop_start, lambda x, goal: x[0] - goal),
-    "jump": Motion(functools.partial(jump, height=0.0), IN_THE_AIR, jump_error),
-    "step": Motion(functools.partial(jump, height=0.2), ON_THE_STEP, jump_error),
+    "jump": Motion(functools.partial(jump, height=0.0), IN_THE_AIR, jump_error, refined=True),
+    "step": Motion(functools.partial(jump, height=0.2), ON_THE_STEP, jump_error, refined=True),
 }
 
 
 @jax.jit
 def half_steps(problem: oc.Problem, x0, solution: oc.Solution):
-    """The last state with feedback; the steps of `problem` are half as long as the solution's."""
+    """The states and controls with feedback, for a `problem` with half of the solution's steps."""
     assert problem.control_bounds is not None
     space, (lower, upper) = problem.space, problem.control_bounds
     stages = len(solution.us)
@@ -249,12 +252,17 @@ def half_steps(problem: oc.Problem, x0, solution: oc.Solution):
 
     def stage(x, row):
         *planned, u, gain = row
+        states, forces = [], []
         for reference in planned:
             force = jnp.clip(u + gain @ space.difference(reference, x), lower, upper)
             x = problem.step(0, x, force, None)
-        return x, None
+            states.append(x)
+            forces.append(force)
+        return x, (jax.tree.map(lambda *y: jnp.stack(y), *states), jnp.stack(forces))
 
-    return jax.lax.scan(stage, x0, (before, middle, solution.us, solution.gains))[0]
+    rows = before, middle, solution.us, solution.gains
+    xs, us = jax.tree.map(jnp.concatenate, jax.lax.scan(stage, x0, rows)[1])
+    return jax.tree.map(lambda x, y: jnp.concatenate([x[None], y]), x0, xs), us
 
 
 @jax.jit
@@ -285,6 +293,11 @@ def largest_effort(problem: oc.Problem, part: float, joint_forces: jax.Array) ->
     return float(np.max(np.abs(joint_forces[:, dofs]) / limit))
 
 
+def largest_error(motion: Motion, xs, p) -> float:
+    """The largest component of the distance from the goal at the end, in m and rad."""
+    return float(jnp.max(jnp.abs(motion.error(jax.tree.map(lambda x: x[-1], xs), p))))
+
+
 def report(motions: Mapping[str, Motion], starts: int, folder: str) -> None:
     """Solve the motions, and print a row per start. Store the first ones in a folder, unless ""."""
     print("seconds and iterations of one solve; the first solve of a motion compiles too\n")
@@ -299,10 +312,8 @@ def report(motions: Mapping[str, Motion], starts: int, folder: str) -> None:
             )
             seconds, cpu = time.perf_counter() - begin, time.process_time() - begin_cpu
             solution, last = found.solution, jax.tree.map(lambda x: x[-1], found.solution.xs)
-            off, off_half = (
-                float(jnp.max(jnp.abs(motion.error(x, p))))
-                for x in (last, half_steps(half, x0, solution))
-            )
+            replay = half_steps(half, x0, solution)
+            off, off_half = (largest_error(motion, xs, p) for xs in (solution.xs, replay[0]))
             touching = touching_contacts(problem.dynamics, solution)
             arrived += off < 0.02
             if folder and seed == 0:
@@ -324,6 +335,20 @@ def report(motions: Mapping[str, Motion], starts: int, folder: str) -> None:
             )
             for contact_touches in np.asarray(touching).T:
                 print("    " + "".join(".x"[int(x)] for x in contact_touches))
+            if motion.refined:
+                begin_cpu = time.process_time()
+                fine = jax.block_until_ready(
+                    oc.solve_contacts(half, x0, p, replay, (0.0,), 50, depth=0.02)
+                )
+                print(
+                    f"    refined: error {largest_error(motion, fine.solution.xs, p):.1e}, cost "
+                    f"{float(fine.solution.cost):.4f}, replay {float(fine.replay_error):.0e}, "
+                    f"depth {float(fine.penetration):.1e} m, complementarity "
+                    f"{float(fine.complementarity):.1e} N m, joint forces / limits "
+                    f"{largest_effort(problem, motion.part, fine.joint_forces):.3f}, "
+                    f"{time.process_time() - begin_cpu:.1f} s of processors",
+                    flush=True,
+                )
         print(f"{name}: {arrived} of {starts} arrive\n", flush=True)
 
 

@@ -113,9 +113,9 @@ def library_shapes(shape: dict):
     kind, sizes, radius = shape["kind"], jnp.asarray(shape["sizes"]), jnp.asarray(shape["radius"])
     if kind == "ConvexMesh":
         made = [collision.ConvexMesh(x) for x in shape["vertices"]]
-        most = max(len(x.normals) for x in made)
-        normals = [np.resize(x.normals, (most, 3)) for x in made]
-        made = [eqx.tree_at(lambda x: x.normals, *pair) for pair in zip(made, normals)]
+        most = max(len(x.edge_normals) for x in made)
+        normals = [np.resize(x.edge_normals, (most, 2, 3)) for x in made]
+        made = [eqx.tree_at(lambda x: x.edge_normals, *pair) for pair in zip(made, normals)]
         return jax.tree.map(lambda *x: jnp.stack(x), *made)
     columns = {"Capsule": (radius, sizes[:, 2]), "Cylinder": (sizes[:, 0], sizes[:, 1])}
     columns |= {"Sphere": (radius,), "Box": (sizes,), "Ellipsoid": (sizes,)}

@@ -57,9 +57,9 @@ def hulls(rng: np.random.Generator, count: int):
     points = rng.normal(size=(HULLS, VERTICES, 3))
     points *= rng.uniform(0.2, 1, (HULLS, 1, 1)) / np.linalg.norm(points, axis=-1, keepdims=True)
     found = [collision.ConvexMesh(x) for x in points]
-    most = max(len(shape.normals) for shape in found)
-    normals = [core_of(shape)[0].padded(VERTICES, most).normals for shape in found]
-    found = [eqx.tree_at(lambda x: x.normals, *pair) for pair in zip(found, normals)]
+    most = max(len(shape.edge_normals) for shape in found)
+    normals = [core_of(shape)[0].padded(VERTICES, most).edge_normals for shape in found]
+    found = [eqx.tree_at(lambda x: x.edge_normals, *pair) for pair in zip(found, normals)]
     rows = np.arange(count) % HULLS
     return jax.tree.map(lambda *x: jnp.stack(x)[rows], *found)
 

@@ -31,8 +31,8 @@ def implementation(name: str) -> contextlib.AbstractContextManager[None]:
 
     - `"automatic"`, the default: as `"scan"`, except for trees of up to 128 bodies. For such trees,
       the passes of up to 50,000 states are as `"products"` on GPUs. Sums in one common frame are as
-      `"products"` for one state on CPUs, and for any number of states on GPUs. If the default
-      device of JAX is a CPU, programs for other devices are as on CPUs;
+      `"products"` on GPUs, on CPUs for one state, and in a part of `forward_dynamics_derivatives`.
+      If the default device of JAX is a CPU, programs for other devices are as on CPUs;
     - `"scan"`: loops of XLA over bodies or dofs, on all devices;
     - `"products"`: products with 0/1 matrices, on all devices. They need fewer kernels than the
       loops, and about twice the memory traffic. The recursions over dofs remain loops;
@@ -42,8 +42,8 @@ def implementation(name: str) -> contextlib.AbstractContextManager[None]:
       rounding errors are smaller. `aba` and solves with the mass matrix remain loops over dofs;
     - `"kernels"`: on NVIDIA GPUs of the Hopper generation and newer, one Pallas kernel per pass,
       per function of single bodies or dofs, per factor of mass matrices, and per minimum of a
-      contact step of few dofs. On other devices loops. Experimental: tested against the loops
-      on CPUs and on an H200;
+      contact step of few dofs. On devices other than NVIDIA GPUs loops. Experimental: tested
+      against the loops on CPUs and on an H200;
     - `"interpreted kernels"`: the same kernels, interpreted on any device. Slow, for tests.
 
     The context applies where JAX traces a function, for example in

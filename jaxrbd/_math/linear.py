@@ -65,9 +65,10 @@ def complement(S: Float[Array, "n m"]) -> Float[Array, "m_n m"]:
 def inverse_positive_definite(
     M: Float[Array, "n n"], W: Float[Array, "n n"] | None = None
 ) -> Float[Array, "n n"]:
-    """Inverse of a symmetric positive definite matrix; not finite where M is singular.
+    """Inverse of a symmetric positive definite matrix.
 
-    `W`: the `inverse_factor` of M, where the caller has computed it.
+    `W`: the `inverse_factor` of M, where the caller has computed it. Where M is singular, rounding
+    errors decide whether the result is finite.
 
     The inverse is `W^T W`, where W is the inverse of the Cholesky factor of M. The errors of the
     inverse and of its products with vectors grow as the condition number of M, as for a solve.
@@ -85,10 +86,10 @@ def inverse_positive_definite(
 def inverse_factor(M: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """The inverse W of the Cholesky factor of M: lower triangular, with `W M W^T = 1`.
 
-    M is symmetric positive definite. A GPU kernel reads only its upper triangle. W is not finite
-    where M is singular. The derivative of W is zero for JAX. So use W only inside a solver whose
-    derivatives follow from the solved equations, such as the solver of a
-    `lax.custom_linear_solve`.
+    M is symmetric positive definite. A GPU kernel reads only its upper triangle. Where M is
+    singular, rounding errors decide whether W is finite. The derivative of W is zero for JAX. So
+    use W only inside a solver whose derivatives follow from the solved equations, such as the
+    solver of a `lax.custom_linear_solve`.
     """
     return _inverse_factor(lax.stop_gradient(M))
 
@@ -96,9 +97,10 @@ def inverse_factor(M: Float[Array, "n n"]) -> Float[Array, "n n"]:
 def solve_positive_definite(
     M: Float[Array, "n n"], b: Float[Array, "n ..."], W: Float[Array, "n n"] | None = None
 ) -> Float[Array, "n ..."]:
-    """`M^-1 b` for a symmetric positive definite M; not finite where M is singular.
+    """`M^-1 b` for a symmetric positive definite M.
 
-    `W`: the `inverse_factor` of M, where the caller has computed it.
+    `W`: the `inverse_factor` of M, where the caller has computed it. Where M is singular, rounding
+    errors decide whether the result is finite.
     """
     W = inverse_factor(M) if W is None else W
     return lax.custom_linear_solve(
@@ -222,7 +224,7 @@ def _elimination(M: Array) -> Array:
 
 
 def solve(A: Float[Array, "n n"], b: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
-    """The solution of `A x = b` for any square matrix; not finite where A is singular."""
+    """The solution of `A x = b` for any invertible A; of no meaning where A is singular."""
     return lax.custom_linear_solve(
         lambda x: matmul(A, x),
         b,
@@ -257,10 +259,10 @@ def _gauss_jordan(A: Array, b: Array) -> Array:
     return matmul(pivots.astype(b.dtype), rows[:, len(A) :]).reshape(b.shape)
 
 
-# A row is redundant where its distance from the span of the other rows is below this multiple of
-# the rounding error of the row. In 600 random states of robots with duplicate constraints, the
-# distance of a redundant row was at most 0.4 rounding errors. The distance of an independent row
-# was at least 40 rounding errors.
+# A row is redundant where its distance from the span of the previous pivot rows is below this
+# multiple of the rounding error of the row. In 600 random states of robots with duplicate
+# constraints, the distance of a redundant row was at most 0.4 rounding errors. The distance of an
+# independent row was at least 40 rounding errors.
 REDUNDANT = 10
 
 
@@ -325,9 +327,9 @@ def _transposed(A: Array) -> Array:
 def power_of_two(x: Array) -> Array:
     """The power of two p with x / p from 2 to 4, for x above 0; 0 for x = 0.
 
-    p is 0 also for an x whose p would be less than the smallest normal floating-point number: for x
-    below 8 / 3 of this number. A division by p has no rounding error, and 1 / p is a normal
-    floating-point number. JAX treats p as a constant in derivatives.
+    p is 0 also for x below 8 / 3 of the smallest normal floating-point number. A division by any
+    other p has no rounding error, and 1 / p is a normal floating-point number. JAX treats p as a
+    constant in derivatives.
     """
     return lax.reduce_precision(
         0.375 * lax.stop_gradient(x), int(jnp.finfo(x.dtype).nexp), mantissa_bits=0

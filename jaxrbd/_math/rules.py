@@ -198,8 +198,8 @@ class _Function:
 
     The rule takes the arrays and their changes, and returns the results and their changes. The
     function may state that it is linear in the arrays with the indices `linear`. Then `transpose`
-    takes the other arrays and the cotangents of the results, and returns the cotangents of these
-    arrays.
+    takes the other arrays and the cotangents of the results, and returns the cotangents of the
+    arrays with these indices.
     """
 
     def __init__(

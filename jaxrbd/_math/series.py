@@ -37,7 +37,7 @@ def stumpff(x: Float[Array, "..."], n: int) -> Float[Array, "... n"]:
     """Stumpff's functions c_0 to c_(n-1) at x >= 0, on a new last axis."""
 
     def constants(values):
-        """Values (n,) for the last axis."""
+        """The n values as an array (1, ..., 1, n)."""
         return jnp.asarray(np.reshape(values, (*[1] * x.ndim, n)), x.dtype)
 
     k = np.arange(n)

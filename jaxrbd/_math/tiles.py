@@ -62,8 +62,9 @@ def repeat_in_blocks(
 
     `step` computes a block of samples: its arguments are the operands and the states of the block,
     with a leading axis. It returns the new states, and bools (block,): which samples need another
-    step. Under `vmap`, each sample takes only the steps that it needs: a block consists of samples
-    that are not finished. So a slow sample does not delay the others. The caller defines the
+    step. Under `vmap`, a finished sample does not change any more. On a CPU, a block consists of
+    samples that are not finished, so a slow sample does not delay the others. On other devices, and
+    for a symbolic batch size of `jax.export`, all samples are in one block. The caller defines the
     derivative of the result.
 
     A block has copies of the operands. So an operand that is large and that many samples share is
@@ -274,9 +275,10 @@ RETRY_PASSES = 8  # the largest number of blocks of `retried` on other devices
 def retried(function: Callable[..., Any], failed: Array, operands: Any, found: Any) -> Any:
     """`found` of one sample or, if `failed` () is True, `function(*operands)` in its place.
 
-    Under `vmap`, only the samples that failed are computed, on CPUs in blocks of at most
-    `RETRY_BLOCK`, on other devices in at most `RETRY_PASSES` blocks. The caller defines the
-    derivative of the result.
+    Under `vmap`, the samples that failed are computed in blocks: on CPUs, and for a symbolic batch
+    size of `jax.export`, of at most `RETRY_BLOCK` samples; on other devices in at most
+    `RETRY_PASSES` blocks. Other samples fill the last block, and keep `found`. The caller defines
+    the derivative of the result.
     """
     return _retried(function, failed, operands, found, 0)
 

@@ -191,7 +191,7 @@ class AffineActuators(eqx.Module):
 
     @property
     def coupled(self) -> tuple[Tendon | Transmission, ...]:
-        """The k tendons and other transmissions, each of which may act on several joints."""
+        """All `tendons`, then all `transmissions`. Each of them may act on several joints."""
         return (*self.tendons, *self.transmissions)
 
     @property

@@ -31,7 +31,7 @@ class DCMotor(ValuesOfDofs):
       (default 1). The torque at the joint is the torque of the motor times the gear ratio.
 
     Let w be the speed of a motor, s the stall torque, w0 the no-load speed and e the effort. The
-    supply limits the torque of the motor to the range from
+    supply and the effort limit the torque of the motor to the range from
 
         clip(-s (1 + w / w0), -e, e)    to    clip(s (1 - w / w0), -e, e).
 

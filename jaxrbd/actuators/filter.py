@@ -158,8 +158,8 @@ class Filter(eqx.Module):
                 f"command has dtype {command.dtype}, expected the dtype of the activation, "
                 f"{activation.dtype}"
             )
-        if dt is None:
-            raise ArgumentError("dt is None, expected the time step in s")
+        if dt is None or isinstance(dt, bool | np.bool_) or jnp.iscomplexobj(dt):
+            raise ArgumentError(f"dt is {dt}, expected the time step in s")
         if np.shape(dt) != ():
             raise ArgumentError(f"dt has shape {np.shape(dt)}, expected ()")
         return _push(self, activation, command, dt)

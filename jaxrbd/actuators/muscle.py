@@ -183,9 +183,9 @@ def activation_time(
     decreases. For differences u - a from -`width`/2 to `width`/2, the time changes smoothly between
     these two values.
 
-    `activation`, `excitation` (n,); `rise`, `fall` (n,) in s, more than 0; `width` (n,), 0 or more.
-    Raises ArgumentError for different shapes, a dtype other than float, and a known value out of
-    its range.
+    `activation`, `excitation` (n,); `rise`, `fall` (n,) in s, finite, more than 0; `width` (n,), 0
+    or more. Raises ArgumentError for different shapes, a dtype other than float, and a known value
+    out of its range.
     Source: Millard, Uchida, Seth and Delp, "Flexing computational muscle: modeling and simulation
     of musculotendon dynamics", 2013; the smooth change: MuJoCo, chapter "Modeling",
     section "Muscle actuators".
@@ -195,7 +195,7 @@ def activation_time(
     given |= {"rise": rise, "fall": fall, "width": width}
     checked = [arguments.floats(x, name, shape) for name, x in given.items()]
     for name, x in (("rise", checked[2]), ("fall", checked[3])):
-        arguments.require(x, lambda x: x > 0, name, "more than 0")
+        arguments.require(x, lambda x: (x > 0) & (x < np.inf), name, "finite, more than 0")
     arguments.require(checked[4], lambda x: x >= 0, "width", "0 or more")
     return muscle_time_constants(*checked)
 

@@ -110,7 +110,7 @@ def with_analytic_derivatives(
 
     @custom_jvp
     def known(point, first):
-        """The value of the `Differential` first at the point. `first` has no derivatives."""
+        """The value of the `Differential` `first` at the point. `first` has no derivatives."""
         return first.value
 
     @functools.partial(custom_jvp, nondiff_argnums=(0,))

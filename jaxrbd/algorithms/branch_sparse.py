@@ -23,10 +23,10 @@ def ltl_factor(model: Model, M: ArrayLike) -> Float[Array, "nv nv"]:
     """Lower-triangular factor L with `M = L^T L` and with the zeros of M, (nv, nv).
 
     `M` (nv, nv): the mass matrix from `crba`, or another positive definite matrix with the same
-    zeros. Only the lower triangle of M is read. Where M is not positive definite the result is not
-    finite. Raises ArgumentError if joints of the model follow others (mimic) or are
-    `joints.Custom`: the mass matrix of such a model does not have these zeros.
-    Source: Featherstone, table 6.3 (LTL).
+    zeros. Only the lower triangle of M is read. Where M is indefinite, the result is not finite.
+    Where M is singular, rounding errors decide whether the result is finite. Raises ArgumentError
+    if joints of the model follow others (mimic) or are `joints.Custom`: the mass matrix of such a
+    model does not have these zeros. Source: Featherstone, table 6.3 (LTL).
     """
     nv = arguments.robot(model).nv
     M = arguments.array(model, M, "M", (nv, nv), "nv, nv")

@@ -82,6 +82,6 @@ def minverse(model: Model, q: Array | Kinematics) -> Float[Array, "nv nv"]:
 
 
 def inverse_form(M: Float[Array, "n n"], B: Float[Array, "n m"]) -> Float[Array, "m m"]:
-    """`B^T M^-1 B`, exactly symmetric; not finite where M is not positive definite."""
+    """`B^T M^-1 B` for a positive definite M, exactly symmetric; not finite for an indefinite M."""
     form = matmul(B.T, matmul(inverse_positive_definite(M), B))
     return (form + form.T) / 2

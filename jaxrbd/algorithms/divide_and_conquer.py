@@ -6,9 +6,9 @@ of the dof, d the armature, and I the inertia of the node and of its children of
 dofs are eliminated.
 
 A segment is a part of a heavy path (tree/paths.py): a node and the nodes below it, up to a last
-node, the tip. Let a be the acceleration of the parent of the segment. A body with the inertia Y at
-the tip needs the force `f = Y a_tip`, so it acts on the segment with the force -f. Without bias
-forces the segment obeys
+node, the tip. Let a be the acceleration of the parent of the segment. A body at the tip needs the
+force f for its acceleration a_tip, so it acts on the segment with the force -f. Without bias forces
+the segment obeys
 
     a_tip = A a - C f,    force of the parent on the segment = J a + A^T f.
 
@@ -26,9 +26,10 @@ articulated-body inertia of its parent.
 D is zero for a node without inertia and armature, such as the first nodes of a ball joint. So each
 node i except the first one of a path moves a part P_i of its inertia to its parent. With the heavy
 child c of node i, `P_i = X_i^T (I_i + P_c) X_i / 2`, where P_c is 0 at the tip. The segment of node
-i has `I_i + P_c` in place of I_i, and `J_i - P_i` in place of J_i. The sum does not change, and D
-is positive wherever a node further down the path has inertia. `J_i - P_i` can be indefinite, but M
-exists: if the part P moved to the tip of segment 1, then `M^-1 = (1 + C_1 P)^-1 (1 + C_1 J_2)`,
+i has `I_i + P_c` in place of I_i, and `J_i - P_i` in place of J_i. The sum of the inertias does not
+change, and D is positive wherever a node further down the path has inertia. `J_i - P_i` can be
+indefinite, but M exists: if P is the part that moves to the tip of segment 1, then
+`M^-1 = (1 + C_1 P)^-1 (1 + C_1 J_2)`,
 with C_1 and J_2 of the segments before the move.
 
 The remaining passes are affine maps. Let p be the articulated bias force of a node: the bias force
@@ -88,7 +89,7 @@ def divide_and_conquer(
 
     world = jnp.zeros_like(F[:1]), gravity_acceleration(model)[None]
     b = _apply(R, nodes.c) + nodes.S * (u / D)[:, None]
-    join = affine(lambda A, A_below: matmul(A_below, A), _apply)
+    join = affine(lambda F, F_below: matmul(F_below, F), _apply)
     A = jnp.concatenate([products_from_world(parents, join, world, (F, b))[1], world[1]])
     a = _apply(nodes.X, A[parents]) + nodes.c  # the parent -1 is the last row of A, the world
     return (u - jnp.sum(U * a, axis=-1)) / D

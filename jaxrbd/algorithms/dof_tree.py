@@ -27,7 +27,7 @@ class DofTree(NamedTuple):
     X: Array  # (nv, 6, 6) transform of motions from the parent node to this node
     S: Array  # (nv, 6) motion vector of the dof
     I: Array  # (nv, 6, 6) rigid-body inertia
-    p: Array  # (nv, 6) bias force of the rigid body
+    p: Array  # (nv, 6) bias force of the rigid body, minus the external force on it
     c: Array  # (nv, 6) bias acceleration
     tau: Array  # (nv,) joint force, minus damping and friction if dissipation is on
     armature: Array  # (nv,) inertia of the motor, added to the diagonal of M

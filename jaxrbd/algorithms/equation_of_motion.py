@@ -58,8 +58,7 @@ class EquationTerms(NamedTuple):
     """M and the bias force, and the quantities that give them.
 
     - `M` (nv, nv), `bias` (nv,): as from `crba` and `bias_force`;
-    - `velocity`, `acceleration`: from `velocities` and `body_accelerations`, at zero acceleration
-      of the dofs;
+    - `velocity`, `acceleration`: from `velocities`, and from `body_accelerations` for a = 0;
     - `sums` (nb, n): the sums of the `body_quantities` over the subtrees;
     - `F` (nv_tree, 6): the composite force of each dof per unit of its acceleration.
     """

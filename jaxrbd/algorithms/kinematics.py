@@ -111,7 +111,7 @@ def root_positions(model: Model, kinematics: Kinematics) -> Float[Array, "nb 3"]
 
 
 def first_root_position(model: Model, kinematics: Kinematics) -> Float[Array, "3"]:
-    """World position of the first root body in m; the origin for a robot without joints."""
+    """World position of the first root body in m; the origin for a robot without moving bodies."""
     if not model.nb:
         return jnp.zeros(3, model.dtype)
     return root_positions(model, kinematics)[0]
@@ -133,7 +133,7 @@ class JointCalc(NamedTuple):
     - `S` (n, 6): one row per velocity of the joint;
     - `v` (6,): spatial velocity `S^T v_J` of the child relative to the parent, where v_J (n,) are
       the velocities of the joint;
-    - `c` (6,): time derivative of v at zero joint acceleration.
+    - `c` (6,): time derivative of v where the time derivative of the robot's velocity is zero.
 
     S, v and c are in the frame of the child.
     """

@@ -33,6 +33,7 @@ def delassus_matrix(
     ArgumentError for an unknown frame or reference. Source: Featherstone (8.5), as the inverse of
     the apparent inertia.
     """
+    arguments.reference_frame(reference)
     kinematics = forward_kinematics.unchecked(model, q)
     frames = arguments.sequence(frames, "frames", "frames")
     indices = [arguments.frame_index(model, frame) for frame in frames]

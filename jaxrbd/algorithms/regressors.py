@@ -84,14 +84,14 @@ def regressor_bounds(
 ) -> Float[Array, "nv parameters"]:
     """Bounds on the sizes of the entries of `joint_torque_regressor`, (nv, 10 nb).
 
-    A bound has the unit of its entry. Each entry is a sum of rounded terms, of placements that are
-    rounded too. So an entry much smaller than its bound has few correct digits. An entry for a dof
-    of the tree is the power `f . (v_J + w_J x (p - p0)) + n . w_J`: [f; n] is the force on the body
-    with origin p for a unit of the parameter, and [v_J; w_J] is the motion column of the dof, whose
-    body has the origin p0. The bound is the largest value of this power over all directions of the
-    six vectors, at their given lengths: `|v_J| |f| + |w_J| |n| + |w_J| |f| (|p| + |p0|)`. Positions
-    are relative to the root body of the tree. `|G^T|` maps the bounds for the dofs of the tree to
-    bounds for the entries of v.
+    A bound has the unit of its entry. Each entry is a sum of terms; the terms and the placements in
+    them are rounded. So an entry much smaller than its bound has few correct digits. An entry for a
+    dof of the tree is the power `f . (v_J + w_J x (p - p0)) + n . w_J`: [f; n] is the force on the
+    body with origin p for a unit of the parameter, and [v_J; w_J] is the motion column of the dof,
+    whose body has the origin p0. The bound is the largest value of this power over all directions
+    of the six vectors, at their given lengths: `|v_J| |f| + |w_J| |n| + |w_J| |f| (|p| + |p0|)`.
+    Positions are relative to the root body of the tree. `|G^T|` maps the bounds for the dofs of the
+    tree to bounds for the entries of v.
     """
     topology = model.topology
     kinematics = forward_kinematics.unchecked(model, q)

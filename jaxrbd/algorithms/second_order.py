@@ -193,7 +193,7 @@ def forward_dynamics_second_order(
 
 def second_order_from_first(
     model: Model,
-    kinematics: Array | Kinematics,
+    q: Array | Kinematics,
     v: Array,
     qdd: Array,
     first: ForwardDynamicsDerivatives,
@@ -202,7 +202,7 @@ def second_order_from_first(
 ) -> ForwardDynamicsSecondOrder:
     """`forward_dynamics_second_order` from the acceleration and its first derivatives."""
     dqdd_dq, dqdd_dv, Minv = first
-    second = rnea_second_order.unchecked(model, kinematics, v, qdd, matmul(Minv, weights), f_ext)
+    second = rnea_second_order.unchecked(model, q, v, qdd, matmul(Minv, weights), f_ext)
     by_acceleration = matmul(second.dq_da, dqdd_dq)
     return ForwardDynamicsSecondOrder(
         dq_dq=-(second.dq_dq + by_acceleration + by_acceleration.T),

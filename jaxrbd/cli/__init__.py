@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     - 0 for success;
     - 1 for an error, with one line on standard error (for `jaxrbd convert`, one line per fault);
-    - 1 also for a file that `jaxrbd check` refuses;
+    - 1 also for a file that `jaxrbd check` refuses, and after a closed pipe at the output;
     - 130 after an interrupt from the keyboard;
     - 143 after SIGTERM during `jaxrbd train`.
 

@@ -52,7 +52,7 @@ JOBS: dict[str, Callable[[Model, Array, Array, Array], Any]] = {
 class Timing(NamedTuple):
     """The times of one job.
 
-    - `compile_seconds`: the time of the compilation, in s;
+    - `compile_seconds`: the time of tracing and compilation, in s;
     - `fastest`, `median`: the time per state of the fastest call, and the median over the calls, in
       microseconds;
     - `states_per_second`: states per second in the fastest call.

@@ -37,9 +37,9 @@ def keep_programs(options: argparse.Namespace) -> None:
     """Make JAX keep compiled programs in `user_folder`, for a command that accepts `--no-cache`.
 
     If the function makes the folder, it says so on standard error. If the folder cannot be written,
-    it prints a warning there, and JAX compiles all programs. If the user has chosen a folder for
-    JAX or has switched its cache off, the function changes nothing. With `--no-cache`, it switches
-    the cache of JAX off.
+    the function prints a warning, and JAX compiles all programs. If the user has chosen a folder
+    for JAX or has switched the cache of JAX off, the function changes nothing. With `--no-cache`,
+    the function switches this cache off.
     """
     if not hasattr(options, "no_cache"):
         return

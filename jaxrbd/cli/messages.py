@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from ..errors import GeometryWarning, JaxRBDError, ModelError
 
-# The options of commands whose names replace the names of arguments of functions in messages.
+# In messages, these names of options replace the names of arguments of functions.
 OPTIONS = {
     "geometry": "--no-geometry",
     "packages": "--package NAME=DIR",
@@ -46,7 +46,7 @@ def with_option(problem: JaxRBDError | GeometryWarning) -> str:
 
 @contextlib.contextmanager
 def print_warnings() -> Iterator[None]:
-    """Print every warning in the block as a message of the command, on standard error.
+    """Print the warnings of the block as messages of the command, on standard error.
 
     Only the first warning about a missing mesh lists the places of the search: a robot has many
     meshes.

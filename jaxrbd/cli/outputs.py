@@ -17,10 +17,12 @@ def make_folder(path: Path) -> None:
     Raises ArgumentError, which names the path and the reason, if this is not possible or if no file
     can be made in the folder.
     """
-    for part in (path, *path.parents):
-        if part.exists() and not part.is_dir():
-            raise ArgumentError(f"output folder {path}: {str(part)!r} is a file, expected a folder")
     try:
+        for part in (path, *path.parents):
+            if part.exists() and not part.is_dir():
+                raise ArgumentError(
+                    f"output folder {path}: {str(part)!r} is a file, expected a folder"
+                )
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
             pass

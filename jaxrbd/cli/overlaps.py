@@ -41,13 +41,13 @@ def overlaps(
     srdf: str | None,
     packages: Mapping[str, str | os.PathLike[str]],
 ) -> list[RobotFileError]:
-    """Warnings about pairs of links that overlap, and about shapes without distances.
+    """Warnings about pairs of links that overlap, and about shapes that are not checked.
 
     For a URDF file or a model file, the configurations are the neutral one and the group states of
     the SRDF file. For an MJCF file, they are the configuration that the file states, and the
-    keyframes. These pairs of links are not checked: links that a joint connects, the disabled pairs
-    of the SRDF file, and the pairs that an MJCF file excludes. If the robot does not have a link of
-    a disabled pair, this is a warning, too.
+    keyframes. These pairs of links are not checked: links of one body or of a body and its parent,
+    the disabled pairs of the SRDF file, and the pairs that an MJCF file excludes. If the robot does
+    not have a link of a disabled pair, this is a warning, too.
 
     `loaded`: the robot of the file `path`; `srdf`: the path of an SRDF file, or None; `packages`:
     the folders of ROS packages by their names. Raises RobotFileError for a faulty SRDF file, and

@@ -48,7 +48,8 @@ def add_json(command: argparse.ArgumentParser) -> None:
 def add_no_cache(command: argparse.ArgumentParser) -> None:
     """Add the option `--no-cache` to a command that compiles programs.
 
-    `bench` does not have the option, because it measures the compilation.
+    `bench` does not have the option, because it measures the compilation, nor has `check`, which
+    compiles programs only for `--overlaps`.
     """
     command.add_argument(
         "--no-cache",

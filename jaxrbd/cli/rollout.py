@@ -41,7 +41,8 @@ def step(
 ) -> tuple[Float[Array, " nq"], Float[Array, " nv"], Float[Array, ""]]:
     """The state after one Runge-Kutta step of `dt` seconds under a constant joint force `tau`.
 
-    `work`: the work in J of `tau` and of the passive forces, integrated together with the state.
+    `model`: without dissipation, because the step itself adds damping and friction. `work`: the
+    work in J of `tau`, damping and friction, integrated together with the state.
     """
 
     def dynamics(q, v, _):
@@ -72,8 +73,8 @@ def cost(
     The distance is the norm of `difference` from the neutral to the last configuration. The effort
     is the time integral of |tau|^2 / 2.
     """
-    distance = difference(model, neutral(model), trajectory.q[-1])
-    return (jnp.sum(distance**2) + EFFORT_WEIGHT * dt * jnp.sum(tau**2)) / 2
+    displacement = difference(model, neutral(model), trajectory.q[-1])
+    return (jnp.sum(displacement**2) + EFFORT_WEIGHT * dt * jnp.sum(tau**2)) / 2
 
 
 EFFORT_WEIGHT = 1e-3  # per N^2 m^2 s

@@ -123,8 +123,8 @@ def first_devices(count: int) -> list[Any]:
 def run_batch(model: Model, options: argparse.Namespace, devices: Sequence[Any]) -> dict[str, Any]:
     """Simulate a batch, differentiate it, check the results, and return the object of `--json`.
 
-    The function prints measurements, and writes `trajectories.npz` and `rollout.png`, and a page if
-    `options.html` names a file.
+    The function prints measurements, and writes `trajectories.npz`, `rollout.png` unless
+    `options.no_plot` is set, and a page if `options.html` names a file.
 
     The function divides the batch into blocks of equal size. Block i goes to device i modulo the
     number of devices, and the devices work at the same time. So the results do not depend on the
@@ -190,12 +190,12 @@ def effort_scale(model: Model) -> np.ndarray:
 def draw(model: Model, scale: np.ndarray, options: argparse.Namespace) -> Inputs:
     """A random batch: configurations near neutral, at rest; torques within +- `scale` (nv,)."""
     state_key, torque_key = jax.random.split(random_key(options.seed))
-    step = SPREAD * jax.random.normal(state_key, (options.batch, model.nv), model.dtype)
-    q = jax.vmap(integrate, (None, None, 0))(model, neutral(model), step)
+    displacement = SPREAD * jax.random.normal(state_key, (options.batch, model.nv), model.dtype)
+    q = jax.vmap(integrate, (None, None, 0))(model, neutral(model), displacement)
     shape = (options.batch, options.steps, model.nv)
     tau = jax.random.uniform(torque_key, shape, model.dtype, -1, 1)
     tau = tau * jnp.asarray(scale[None, None], model.dtype)
-    return Inputs(q, jnp.zeros_like(step), tau)
+    return Inputs(q, jnp.zeros_like(displacement), tau)
 
 
 @jax.jit
@@ -255,9 +255,11 @@ def _smooth(model: Model, undamped: bool) -> Model:
     """The model without dry friction, and if `undamped` without damping.
 
     Dry friction is not continuous in the velocity, and Runge-Kutta steps need continuous forces.
+    Dissipation is off in the result, because `rollout.step` adds the damping itself.
     """
     if np.any(np.asarray(model.friction) > 0):
         _say("note", "dry friction is set to zero")
+    model = model.with_dissipation(False)
     damping = jnp.zeros_like(model.damping) if undamped else model.damping
     return dataclasses.replace(model, friction=jnp.zeros_like(model.friction), damping=damping)
 

@@ -43,8 +43,8 @@ def plot_rollout(
 
 def _coordinates(axes: Axes, model: Model, time: np.ndarray, trajectory: Trajectory) -> None:
     """Plot the configurations of one trajectory in the tangent space at neutral."""
-    distance = jax.vmap(difference, (None, None, 0))(model, neutral(model), trajectory.q)
-    axes.plot(time, np.asarray(distance), linewidth=1)
+    displacement = jax.vmap(difference, (None, None, 0))(model, neutral(model), trajectory.q)
+    axes.plot(time, np.asarray(displacement), linewidth=1)
     axes.set(xlabel="time [s]", ylabel="distance from neutral [rad, m]", title="coordinates")
 
 

@@ -119,7 +119,7 @@ def add_parser(commands) -> None:
         "--start-from",
         metavar="FILE",
         help="start with the networks of a checkpoint, of this or of another task with the same "
-        "sizes of observations and actions",
+        "sizes of observations and actions; with --resume --seeds, for seeds without a checkpoint",
     )
     add("--no-plot", action="store_true", help="draw no curve (matplotlib is not needed)")
     add(
@@ -148,7 +148,7 @@ def run(options: argparse.Namespace) -> int:
     if options.tensorboard and importlib.util.find_spec("tensorboardX") is None:
         raise ArgumentError(f"--tensorboard needs tensorboardX: {installation('tensorboard')}")
     report = _report_function(options.report) if options.report else None
-    if options.start_from and options.resume:
+    if options.start_from and options.resume and options.seeds is None:
         raise ArgumentError("--start-from begins a training, and --resume continues one")
     if options.start_from:
         read_description(options.start_from)  # an error before the long compilation
@@ -216,7 +216,7 @@ def _run_seed(
             if planned is not None and options.steps is None:
                 algorithm = dataclasses.replace(algorithm, updates=planned)
             training = Training(algorithm, env, seed, task=options.task, mesh=mesh, block=block)
-            if options.start_from:
+            if options.start_from and about is None:
                 training.start_from(options.start_from)
             evaluation = _evaluation(options, training)
             events = _event_folder(options, folder, top)
@@ -444,7 +444,10 @@ def _save_interrupted(training: Training | None, checkpoint: Path) -> str:
 
 
 def _resumption(options: argparse.Namespace, folder: Path) -> str:
-    """The command that continues a training, with the options of its first command."""
+    """The command that continues a training, with the options of its first command.
+
+    A training of one seed does not need `--start-from` any more: its checkpoint has the networks.
+    """
     words = ["jaxrbd", "train", options.task]
     if options.algorithm != "shac":
         words += ["--algorithm", options.algorithm]
@@ -452,6 +455,8 @@ def _resumption(options: argparse.Namespace, folder: Path) -> str:
         words += ["--seed", str(options.seed)]
     if options.seeds is not None:
         words += ["--seeds", str(options.seeds)]
+        if options.start_from:
+            words += ["--start-from", options.start_from]
     if options.steps is not None:
         words += ["--steps", str(options.steps)]
     if options.block is not None:

@@ -5,16 +5,19 @@ capsule a segment. A core states six functions of vectors (3,) in the frame of t
 
 - `nearest(x)`: the point of the core that is nearest to a point x, and the derivative J (3, 3) of
   this point with respect to x. J is symmetric, with eigenvalues from 0 to 1. If x is in the core,
-  the nearest point is x and J is the identity;
+  the nearest point is x, and J is the identity or, for a core without volume, the projection on
+  its plane or line;
 - `support(n)`: a point of the core that is farthest in the direction n. If there are several, it is
   the point in their middle;
 - `height(n)`: the largest component () of a point of the core along n;
 - `flat_part(u, step)`: the fraction, at most 1, of the step after which a point u of the surface
-  leaves the flat face or the edge that contains u;
+  leaves the flat face or the edge that contains u. It is 1 if u does not leave it or lies on a
+  curved surface;
 - `extent()`: an upper bound () of the distances from the origin of the frame;
 - `face(n, change)`: points (k, 3) of the face or edge that is farthest in the direction n, for
   changes (k, 3) of n. On a flat face, point i is farthest in the direction `n + change[i]`, so the
-  points are in the order of the changes. On a curved surface, all points are `support(n)`.
+  points are in the order of the changes. On the round side of a cylinder, the points are on a line
+  along the axis. On an ellipsoid, all points are `support(n)`.
 
 The convex hull of points has only `support`, `height`, `extent` and `face`, and `corner` and
 `corner_points` for `hulls.py`. For `nearest` and `flat_part`, one of its triangles replaces it. A
@@ -223,14 +226,14 @@ class HullCore(eqx.Module):
     """The convex hull of points.
 
     - `vertices` (n, 3): the points;
-    - `normals` (m, 3): the outward normals of the faces. They are candidates for the first
-      direction in the search for the depth of an overlap.
+    - `edge_normals` (m, 2, 3): the outward normals of the two faces at each edge. They give
+      candidates for the first direction in the search for the depth of an overlap.
 
     A hull has no formula for its nearest point: `hulls.py` replaces it by one of its triangles.
     """
 
     vertices: Float[Array, "n 3"]
-    normals: Float[Array, "m 3"]
+    edge_normals: Float[Array, "m 2 3"]
 
     def corner(self, n: Float[Array, "3"]) -> Array:
         """The index () of a vertex that is farthest in the direction n."""
@@ -257,12 +260,15 @@ class HullCore(eqx.Module):
         return _largest_norm(self.vertices)
 
     def padded(self, n: int, m: int) -> HullCore:
-        """The same hull with n points and m directions. Hulls of one size can be a batch."""
+        """The same hull with n points and m edges. Hulls of one size can be a batch.
+
+        Both faces at an added edge have the same normal, so no edge of another hull crosses it.
+        """
         points = jnp.tile(jnp.mean(self.vertices, axis=0), (n - len(self.vertices), 1))
-        up = jnp.asarray([0.0, 0.0, 1.0], self.normals.dtype)
-        directions = jnp.tile(up, (m - len(self.normals), 1))
+        up = jnp.asarray([0.0, 0.0, 1.0], self.edge_normals.dtype)
+        edges = jnp.tile(up, (m - len(self.edge_normals), 2, 1))
         return HullCore(
-            jnp.concatenate([self.vertices, points]), jnp.concatenate([self.normals, directions])
+            jnp.concatenate([self.vertices, points]), jnp.concatenate([self.edge_normals, edges])
         )
 
 
@@ -283,8 +289,8 @@ def triangle_weights(corners: Array) -> tuple[Array, Array]:
     slope = -jnp.sum(corners * edges, axis=1) / jnp.where(long, square, 1)
     part = jnp.clip(slope, 0, 1)
     points = corners + part[:, None] * edges
-    # The nearest point of an edge is nearer than an end of this edge, if it is not an end. Rounding
-    # errors can hide this if it is close to an end. So such ends are not compared.
+    # If the nearest point of an edge is inside the edge, it is nearer than both ends. Close to an
+    # end, rounding errors can hide this. So the ends of such an edge are not compared.
     moves = (slope > 0) & (slope < 1)
     farther = ~moves & jnp.where(slope > 0, jnp.roll(moves, -1), jnp.roll(moves, 1))
     best = jnp.argmin(jnp.where(farther, jnp.inf, jnp.sum(points * points, axis=1)))

@@ -53,7 +53,7 @@ def distance(a: Shape, X_WA: Pose, b: Shape, X_WB: Pose) -> Separation:
 
     The distance of shapes that are apart is exact to rounding errors. Shapes that overlap have
     minus the length of the shortest translation after which they only touch. If one of them is a
-    cylinder, an ellipsoid or a mesh, the result can be a local minimum of this length.
+    cylinder or an ellipsoid, the result can be a local minimum of this length, also beside a mesh.
 
     A `HeightGrid` is the ground below flat triangles through its nodes. The diagonal of each cell
     goes from node [i, j] to node [i + 1, j + 1]. Outside of the grid, the ground continues with the
@@ -218,7 +218,7 @@ def _stacked(cores: Sequence[Any]) -> Any:
     """Cores with roundings as one pytree with a leading axis."""
     if isinstance(cores[0][0], HullCore):
         n = max(len(core.vertices) for core, _ in cores)
-        m = max(len(core.normals) for core, _ in cores)
+        m = max(len(core.edge_normals) for core, _ in cores)
         cores = [(core.padded(n, m), radius) for core, radius in cores]
     return jax.tree.map(lambda *x: jnp.stack(x), *cores)
 

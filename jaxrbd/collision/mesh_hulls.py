@@ -17,6 +17,8 @@ from ..model.arguments import Parameter
 MAX_VERTICES = 256
 # Points are in one plane if their hull is thinner than this fraction of its length.
 _FLAT = 1e-9
+# Two triangles are in one face if their normals differ by at most this.
+_FLAT_EDGE = 1e-9
 # The number of points whose distances from all triangles of a hull are computed at a time.
 _CHUNK = 2048
 # The largest number of products of vertices and normals that `_hull` computes at once.
@@ -24,9 +26,9 @@ _PRODUCTS = 4_000_000
 
 
 def checked_hull(vertices: ArrayLike) -> tuple[Parameter, Parameter]:
-    """The vertices (n, 3) of a hull, and the outward normals (m, 3) of its faces.
+    """The vertices (n, 3) of a hull, and the normals (m, 2, 3) of the two faces at each edge.
 
-    The normals of vertices that JAX traces are not known: m is 0. Raises ArgumentError, see
+    The edges of vertices that JAX traces are not known: m is 0. Raises ArgumentError, see
     `ConvexMesh`.
     """
     vertices = arguments.parameter(vertices, "vertices", (None, 3))
@@ -37,10 +39,9 @@ def checked_hull(vertices: ArrayLike) -> tuple[Parameter, Parameter]:
             "a mesh"
         )
     if isinstance(vertices, Tracer):
-        return vertices, jnp.zeros((0, 3), vertices.dtype)
+        return vertices, jnp.zeros((0, 2, 3), vertices.dtype)
     hull = _hull(np.asarray(vertices, float), "vertices")
-    normals = np.unique(np.round(hull.equations[:, :3], 12), axis=0)
-    return vertices, normals.astype(vertices.dtype)
+    return vertices, _edge_normals(hull).astype(vertices.dtype)
 
 
 def simplified_hull(points: ArrayLike, most_vertices: int) -> tuple[np.ndarray, float]:
@@ -121,6 +122,18 @@ def _hull(points: np.ndarray, name: str) -> Any:
         if np.min(thickness) < _FLAT:
             raise _flat(name)
     return hull
+
+
+def _edge_normals(hull: Any) -> np.ndarray:
+    """The outward normals (m, 2, 3) of the two faces at each edge of a hull.
+
+    Qhull divides faces into triangles. The sides of triangles inside a face are not edges.
+    """
+    first = np.repeat(np.arange(len(hull.neighbors)), 3)
+    second = hull.neighbors.reshape(-1)
+    pairs = np.stack([first, second], axis=1)[first < second]
+    normals = hull.equations[pairs, :3]
+    return normals[np.linalg.norm(normals[:, 1] - normals[:, 0], axis=1) > _FLAT_EDGE]
 
 
 def _flat(name: str) -> ArgumentError:

@@ -6,14 +6,14 @@ whose axis is z.
 - The squared distance of the point `p + t d` of the segment from the cylinder is a convex function
   of t. The line crosses the planes of the ends and the round side at up to four values of t, and it
   is nearest to the axis at another one. Between these values the slope of the squared distance is
-  smooth, and it is convex or concave. So Newton's method for its zero converges from one side,
-  after at most one step to the end of the interval.
+  smooth, and it is convex or concave. So Newton's method for the zero of the slope converges from
+  one side. Only its first step can pass the zero; this step ends at the end of the interval.
 - The separation of a segment and a cylinder that overlap is largest along one of five directions:
   the axis of the cylinder; the two directions from this axis to the ends of the segment; the
-  direction orthogonal to both axes; and a direction orthogonal to the segment in which the rim of
-  an end of the cylinder is farthest. Seen along the segment, this rim is an ellipse, and the
-  segment is a point. The last direction is the normal of the ellipse at its point nearest to this
-  point.
+  direction orthogonal to both axes; and, of the directions orthogonal to the segment, the one with
+  the largest separation from the rim of an end of the cylinder. Seen along the segment, this rim
+  is an ellipse, and the segment is a point. The last direction is the normal of the ellipse at its
+  point nearest to this point.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ def segment_cylinder_separation(
 def _width(pair: _Pair, n: Array, t: Array, x: Array) -> Array:
     """The width along n of the gap between the point t of the segment and the cylinder.
 
-    The point of the cylinder is the one nearest to x. It lies on the end, on the round side or on
-    both, wherever x is outside, and moves with them.
+    The point of the cylinder is the one nearest to x. If x is beyond an end or beside the round
+    side, the point stays on this surface when the radius and the length change.
     """
     point = pair.p + with_end(t, pair.half) * pair.d
     from_axis = square_root(jnp.sum(x[:2] * x[:2]))
@@ -214,16 +214,17 @@ def _side(x: Array) -> Array:
 
 
 def _normal_of_ellipse(pair: _Pair, x: Array, y: Array) -> tuple[Array, Array]:
-    """The cosine and the sine of the angle of the direction in which a rim is farthest.
+    """The cosine and the sine of the angle of the direction with the largest separation from a rim.
 
     - `x`, `y` (): the position of the middle of the cylinder relative to the segment, 0 or more, in
       the plane across the segment. The x axis is also across the axis of the cylinder. The angle is
       measured from the y axis.
 
-    In this plane, the rim is an ellipse with the semi-axes r and b along x and y. The points of a
-    quarter of the ellipse are `(r s, b c)` with the sine s and the cosine c of another angle, and
-    its normals are proportional to `(b s, r c)`. The distance from the segment to such a point is a
-    function of u, the tangent of half this angle. Newton's method finds the root of its derivative.
+    In this plane, the rim is an ellipse with the semi-axes r and b along x and y. Relative to its
+    middle, the points of the quarter towards the segment are `-(r s, b c)` with the sine s and the
+    cosine c of another angle, and the normals towards the middle are proportional to `(b s, r c)`.
+    The distance from the segment to such a point is a function of u, the tangent of half this
+    angle. Newton's method finds the root of its derivative.
     """
     k, m = jnp.abs(pair.d[2]), square_root(jnp.sum(pair.d[:2] * pair.d[:2]))
     r, b = pair.radius, k * pair.radius
@@ -245,7 +246,10 @@ def _normal_of_ellipse(pair: _Pair, x: Array, y: Array) -> tuple[Array, Array]:
         return x * along_x + y * along_y - r * k * scale
 
     def derivative(u, r, b, x, y):
-        """The derivative of the squared distance, but for a factor, and its own derivative."""
+        """Minus half the derivative of the squared distance by the angle.
+
+        The second result is the derivative of the first one by u.
+        """
         c, s = circle(u)
         rate = r * (-s * (x - r * s) - r * c * c) - b * (c * (y - b * c) + b * s * s)
         return r * c * (x - r * s) - b * s * (y - b * c), rate * 2 / (1 + u * u)
@@ -263,8 +267,8 @@ def _normal_of_ellipse(pair: _Pair, x: Array, y: Array) -> tuple[Array, Array]:
 
     def step(_, state):
         u, low, high = state
-        increases = derivative(u, *fixed)[0] > 0
-        low, high = jnp.where(increases, u, low), jnp.where(increases, high, u)
+        decreases = derivative(u, *fixed)[0] > 0
+        low, high = jnp.where(decreases, u, low), jnp.where(decreases, high, u)
         u = newton(u, *fixed)
         return jnp.where((u >= low) & (u <= high), u, (low + high) / 2), low, high
 

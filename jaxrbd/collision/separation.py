@@ -11,11 +11,14 @@ overlap. The depth is the length of the shortest translation after which the sha
   candidate is not smaller than along n. A step of Newton's method for the direction that the rounds
   do not change gives a second candidate, and a larger change of n a third one. So the rounds find a
   local maximum of the separation. Before the rounds, the separation is evaluated along the axes of
-  both cores, their cross products, the normals of the faces of hulls, directions across the edges
-  of boxes and the axes of cylinders beside hulls, the direction of the centres, and directions that
-  are spread over the sphere. A pattern search turns each of the best ones in shrinking steps (Hooke
-  and Jeeves, 1961). The rounds begin from the best result, and again from other ones that are
-  nearly as good. The largest local maximum that they find is the result.
+  both cores, their cross products, the normals of the faces of hulls, directions across the axes of
+  cylinders beside hulls, the direction of the centres, and directions that are spread over the
+  sphere. A pattern search turns each of the best ones in shrinking steps (Hooke and Jeeves, 1961).
+  The rounds begin from the best result, and again from other ones that are nearly as good. The
+  largest local maximum that they find is the result.
+- Two polyhedra that overlap, of which one is a hull: the candidates also have a direction across
+  each pair of edges that counts (`crossing_edges.py`). The best candidate is the best direction of
+  all, so there is no pattern search.
 - Two boxes, segments or points: `boxes.py` finds the direction and the points without iterations.
   `segments.py`, `segment_boxes.py` and `segment_cylinders.py` have shorter formulas for segments.
 - Hulls: `hulls.py` finds the nearest points and the triangles of corners that contain them. In the
@@ -51,6 +54,7 @@ from .._math.tiles import repeat_in_blocks, retried
 from ..spatial import Pose, transform_point
 from .boxes import nearest_points, widest_directions
 from .cores import BoxCore, Core, CylinderCore, HullCore
+from .crossing_edges import directions_across_edges, have_known_edges
 from .hulls import first_corners, nearer_points, with_triangles
 from .nearest import CorePair, closest, inverse, linearization
 
@@ -544,9 +548,10 @@ def _first_directions(pair: CorePair) -> tuple[Array, Array]:
     """The first directions (`_STARTS`, 3), the best one first, and their separations (`_STARTS`,).
 
     The candidates are `_DIRECTIONS`, the axes of core a, their cross products with the axes of b,
-    the direction of the centres, the opposites of all these, and the normals of hulls. For a hull
-    and a box, a segment or a cylinder, `_CIRCLES` are candidates too: the best direction can be
-    across two edges, or across an edge and the axis of the cylinder.
+    the direction of the centres, the opposites of all these, and the normals of hulls. For two
+    polyhedra, one of the candidates across their edges or one of the normals is the best direction
+    of all. For a hull and a cylinder, `_CIRCLES` are candidates too: the best direction can be
+    across an edge and the axis of the cylinder. They also stand in for unknown edges of a box.
     """
     fixed = jnp.asarray(_DIRECTIONS, pair.p.dtype)
     axes = pair.R.T
@@ -554,14 +559,22 @@ def _first_directions(pair: CorePair) -> tuple[Array, Array]:
     both = jnp.concatenate([fixed, axes, cross, -pair.p[None]])
     directions = [both, -both]
     if isinstance(pair.a, HullCore):
-        directions.append(matmul(pair.a.normals, pair.R.T))
+        directions.append(matmul(pair.a.edge_normals.reshape(-1, 3), pair.R.T))
+    known_edges = have_known_edges(pair)
     if isinstance(pair.b, HullCore):
-        directions.append(-pair.b.normals)
+        directions.append(-pair.b.edge_normals.reshape(-1, 3))
         # `batches_of` puts a box, a segment and a cylinder before a hull.
-        if isinstance(pair.a, BoxCore | CylinderCore):
+        if known_edges:
+            directions.append(directions_across_edges(pair))
+        elif isinstance(pair.a, BoxCore | CylinderCore):
             directions.append(matmul(jnp.asarray(_CIRCLES, pair.p.dtype), pair.R.T))
     directions = jax.vmap(unit, (0, None))(jnp.concatenate(directions), fixed[-1])
-    start = _best_directions(directions, jax.vmap(pair.width)(directions), _CANDIDATES)
+    widths = jax.vmap(pair.width)(directions)
+    if known_edges:
+        best, width = _best_directions(directions, widths, 1)
+        rest = jnp.full(_STARTS - 1, -jnp.inf, width.dtype)
+        return jnp.tile(best, (_STARTS, 1)), jnp.concatenate([width, rest])
+    start = _best_directions(directions, widths, _CANDIDATES)
     changes = jnp.asarray(_CHANGES, fixed.dtype)
 
     def with_step(i, found):

@@ -24,8 +24,9 @@ class ConvexMesh(eqx.Module):
 
     - `vertices` (n, 3) in m: the points, from 4 to 256, not all in one plane;
     - `rounding` () in m: the distance from the hull within which points belong to the shape;
-    - `normals` (m, 3): the outward normals of the faces. They only improve the first direction in
-      the search for the depth of an overlap, so they may stay if the vertices are replaced.
+    - `edge_normals` (m, 2, 3): the outward normals of the two faces at each edge. The search for
+      the depth of an overlap begins from them. If the vertices are replaced, they may stay; then
+      the depth of a large overlap can be a local minimum.
 
     Raises ArgumentError for another number of points, for points in one plane, for points that are
     not finite, and for a rounding that is negative or not finite.
@@ -33,10 +34,10 @@ class ConvexMesh(eqx.Module):
 
     vertices: Float[Parameter, "n 3"]
     rounding: Float[Parameter, ""]
-    normals: Float[Parameter, "m 3"]
+    edge_normals: Float[Parameter, "m 2 3"]
 
     def __init__(self, vertices: ArrayLike, rounding: ArrayLike = 0.0):
-        self.vertices, self.normals = checked_hull(vertices)
+        self.vertices, self.edge_normals = checked_hull(vertices)
         self.rounding = checked_size(rounding, "rounding")
 
 
@@ -44,7 +45,7 @@ BoundedShape = Sphere | Capsule | Box | Cylinder | Ellipsoid | ConvexMesh
 Unbounded = HalfSpace | HeightGrid
 Shape = BoundedShape | Unbounded
 # The array shapes of the parameters of the shapes; other parameters are scalars.
-_SIZES = {"half_sizes": (3,), "radii": (3,), "vertices": (None, 3), "normals": (None, 3)}
+_SIZES = {"half_sizes": (3,), "radii": (3,), "vertices": (None, 3), "edge_normals": (None, 2, 3)}
 _SIZES |= {"heights": (None, None), "spacing": (2,), "origin": (2,)}
 
 
@@ -70,7 +71,7 @@ def core_of(shape: BoundedShape) -> tuple[Core, Array]:
     if isinstance(shape, Ellipsoid):
         return EllipsoidCore(jnp.asarray(shape.radii)), rounding
     vertices = jnp.asarray(shape.vertices)
-    return HullCore(vertices, jnp.asarray(shape.normals, vertices.dtype)), rounding
+    return HullCore(vertices, jnp.asarray(shape.edge_normals, vertices.dtype)), rounding
 
 
 def require_single(shape: Shape) -> None:

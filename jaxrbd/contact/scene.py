@@ -6,9 +6,10 @@ of the ground, the radii of feet or the friction. Parameters are cast to the mod
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -32,7 +33,7 @@ from ..joints import as_module
 from ..model import Model, arguments
 from ..spatial import inverse_rotate, transform_point
 from .points import point_motions
-from .shape_pairs import CollisionPairs, ground_spheres, pairs_and_ground
+from .shape_pairs import GROUND, CollisionPairs, ground_spheres, pairs_and_ground
 from .softness import Softness
 
 # --------------------------------------------------------------------------------------- ground
@@ -412,6 +413,46 @@ class Scene(eqx.Module):
             raise ArgumentError(f"{model!r} has no collision shapes on moving links")
         members = ((pairs.shapes[i], pairs.shapes[j]) for i, j in pairs.members) if pairs else ()
         return cls.from_shapes(moving, members, ground, material)
+
+    def only_ground(self) -> Scene:
+        """The scene with only the contacts with the ground, without those between two shapes.
+
+        Parameters with one value per contact keep the values of the remaining contacts. Raises
+        ArgumentError for a parameter with another number of values.
+        """
+        on_ground = self.pairs.contact_members[:, 1] == GROUND
+        kept = np.flatnonzero(np.append(np.ones(len(self.frames), bool), on_ground))
+
+        def of_kept(x: arguments.Parameter, name: str, *width: int) -> arguments.Parameter:
+            """The parameter with the shape `width`, or with one row of this shape per contact."""
+            if np.shape(x) == width:
+                return x
+            if np.shape(x) != (self.size, *width):
+                raise ArgumentError(
+                    f"{name} has shape {np.shape(x)}, expected {width} or {(self.size, *width)}"
+                )
+            return x[kept]
+
+        material, inverse_inertia = self.material, self.inverse_inertia
+        fields: dict[str, Any] = {
+            name: of_kept(value, name)
+            for name in ("friction", "margin", "torsional", "rolling")
+            if (value := getattr(material, name)) is not None
+        }
+        if material.softness is not None:
+            solref, solimp = material.softness.solref, material.softness.solimp
+            rows = of_kept(solref, "solref", 2), of_kept(solimp, "solimp", 5)
+            fields["softness"] = Softness(*rows)
+        if inverse_inertia is not None:
+            contacts = inverse_inertia.contacts[kept]
+            inverse_inertia = inverse_inertia._replace(contacts=contacts)
+        shapes = [self.pairs.shapes[i] for i, j in self.pairs.members if j == GROUND]
+        return dataclasses.replace(
+            self,
+            material=dataclasses.replace(material, **fields),
+            inverse_inertia=inverse_inertia,
+            pairs=pairs_and_ground((), shapes),
+        )
 
     def bodies(self, model: Model) -> np.ndarray:
         """The body of each sphere, (n,). Raises ArgumentError for a frame fixed to the world."""

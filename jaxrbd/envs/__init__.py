@@ -1,9 +1,9 @@
 """Environments for learning: tasks of robots as pure functions.
 
 An `Env` has `reset(params, key)` and `step(params, state, action)`. `params` is a pytree with the
-robot, the ground, the actuators and the weights of the reward. Nothing is changed in place, so JAX
-differentiates a step with respect to the state, the action and every leaf of `params`, and `vmap`
-gives each environment different parameters.
+robot, the weights of the reward and the other values of the task, such as the ground. Nothing is
+changed in place, so JAX differentiates a step with respect to the state, the action and every leaf
+of `params`, and `vmap` gives each environment different parameters.
 """
 
 from .adapters import Box, BraxEnv, BraxState, GymnaxEnv, gymnasium_vector

@@ -44,7 +44,8 @@ class _Resetting(Wrapper):
 class AutoReset(_Resetting):
     """An environment that begins a new episode in the step in which an episode ends.
 
-    `auto_reset` returns it. It has the attributes and methods of an `Env`.
+    `auto_reset` returns it. Of an `Env` it has `reset`, `step`, `default_params`, `episode_steps`,
+    `action_size` and `time_step`.
     """
 
     def step(self, params: Params, state: State, action: ArrayLike) -> State:
@@ -63,7 +64,7 @@ class ResetNextStep(_Resetting):
     """An environment whose step after the last step of an episode is a reset."""
 
     def step(self, params: Params, state: State, action: ArrayLike) -> State:
-        """The state after one step, or at the start of a new episode if the last one ended."""
+        """The state after one step; the start of a new episode if `state` is the end of one."""
         after, new = self._after_and_new(params, state, action)
         return select(state.done, new, after)
 

@@ -21,7 +21,8 @@ class DoublePendulumParams(NamedTuple):
     """The parameters of `DoublePendulumSwingUp`.
 
     - `model`: the bundled robot "double_pendulum", or another robot with two revolute joints, which
-      hangs down at q = 0. The rewards and the observations assume two rods of 1 m;
+      hangs down at q = 0. The rewards and the observations assume parallel axes of the joints; the
+      rewards also assume two rods of 1 m;
     - `torque` (2,) in N m: the torques of the shoulder and the elbow for the action 1. The default
       torque of the shoulder cannot lift the stretched pendulum, so the pendulum must swing;
     - `start` (4,): half the widths of the uniform distribution of the start about the hanging

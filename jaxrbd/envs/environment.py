@@ -28,7 +28,8 @@ from ..model import Model, arguments
 from ..model.model import joint_kinds
 from ..model.names import described
 
-# The parameters and the physical state of an environment: pytrees, different for each environment.
+# The parameters and the physical state of an environment: pytrees, whose structure depends on the
+# class of the environment.
 Params = Any
 Physics = Any
 
@@ -280,7 +281,7 @@ class Env(abc.ABC):
 
 
 class Wrapper:
-    """An object with the attributes of the environment that it contains."""
+    """An object that contains an environment, and has its sizes, time step and parameters."""
 
     env: Any
 
@@ -363,7 +364,7 @@ def plain_setting(x: Any) -> Any:
 
 @functools.partial(custom_jvp, nondiff_argnums=(0,))
 def _apply(function: Callable[..., Any], *operands: Any) -> Any:
-    """The result of a function. If it is not finite, its derivatives are zero.
+    """The result of a function. If it is not finite, its derivatives in reverse mode are zero.
 
     `Env.step` then selects another result. The selection alone is not enough: in reverse mode, the
     derivatives of a step that diverges would be zero times infinity.

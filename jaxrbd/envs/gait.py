@@ -214,7 +214,7 @@ class GaitPostures(NamedTuple):
         """
         largest = np.max(np.abs(self._extreme_displacements(gait, command)), axis=(0, 1, 2))
         for axis, x, limit in zip("xyz", largest, np.asarray(self.high)):
-            if x > limit * (1 + 1e-6):
+            if not x <= limit * (1 + 1e-6):
                 values = ", ".join(f"{c:.3g}" for c in np.asarray(command))
                 raise ArgumentError(
                     f"the command ({values}) and the gait need displacements of the feet along "
@@ -264,8 +264,8 @@ def gait_postures(
     has six joints or more.
 
     Raises ArgumentError for another robot, for another number of phases than frames, for other
-    phases, for two phases of one foot, if not both phases occur, for a joint that moves two feet,
-    for a foot that is not below the base or that its leg cannot lift, and without gravity.
+    phases, for two phases of one foot, if all feet have the same phase, for a joint that moves two
+    feet, for a foot that is not below the base or that its leg cannot lift, and without gravity.
     """
     home = arguments.configuration(model, home)
     check_legged_robot(model)
@@ -370,8 +370,8 @@ def _displaced_postures(
 ) -> tuple[Float[Array, "m n"], Float[Array, "m f"]]:
     """The joint positions for m displacements of all feet, and the errors of the feet in m.
 
-    `turns` (m,) in rad: the angles by which all feet turn about the z axis; `rigid`: whether each
-    foot keeps its orientation otherwise; `locked`: the joints that do not move.
+    `rigid` (f,): whether the orientation of a foot is given; `turns` (m,) in rad: the angles by
+    which such feet turn about the z axis; `locked`: the joints that do not move.
     """
 
     @jax.vmap

@@ -230,7 +230,7 @@ def _q_and_v(params: MjcfParams, qpos: Array, qvel: Array) -> tuple[Array, Array
 
 
 def _uniform_qpos_and_qvel(params: MjcfParams, key: Array) -> tuple[Array, Array]:
-    """qpos0 with a uniform change, also of each entry of a quaternion, and a uniform velocity."""
+    """qpos of `home` with a uniform change, also of a quaternion's entries; a uniform velocity."""
     qpos = params.coordinates.qpos(params.model, params.home)
     qvel = jnp.zeros(len(params.coordinates.v_index), qpos.dtype)
     keys, (position, speed) = jax.random.split(key), params.start
@@ -467,9 +467,9 @@ def gymnasium_task(name: str, **changes: Any) -> MjcfTask:
     - The constant 1 in the reward of HumanoidStandup has the name `alive`.
 
     Raises ArgumentError for an unknown name or field, if the package gymnasium is not installed or
-    older than 1.1 (`pip install gymnasium`), and as `MjcfTask`. Source: Gymnasium, the modules
-    `envs/mujoco/*_v5.py`; Towers et al. (2024), Gymnasium: a standard interface for reinforcement
-    learning environments.
+    too old to have the file (`pip install gymnasium`), and as `MjcfTask`. Source: Gymnasium, the
+    modules `envs/mujoco/*_v5.py`; Towers et al. (2024), Gymnasium: a standard interface for
+    reinforcement learning environments.
     """
     if name not in GYMNASIUM_TASKS:
         hint = similar_names(str(name), GYMNASIUM_TASKS)

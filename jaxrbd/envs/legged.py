@@ -199,11 +199,11 @@ def command_terms(after: LeggedPhysics) -> dict[str, Float[Array, ""]]:
 def gait_errors(
     params: LeggedParams, after: LeggedPhysics, phases: Sequence[float] | Array
 ) -> Float[Array, " k"]:
-    """The squared error of the height of each foot, divided by the square of the step height.
+    """The squared error of the height of each sphere, divided by the square of the step height.
 
-    A foot with the phase 0 should follow half a sine wave in the first half of the period, with the
-    step height as its amplitude, and stay on the ground in the second half. `phases`: one per foot,
-    as fractions of the period.
+    A sphere with the phase 0 should follow half a sine wave in the first half of the period, with
+    the step height as its amplitude, and stay on the ground in the second half. `phases`: one per
+    sphere of the scene, as fractions of the period.
     """
     period, height = params.gait
     phase = after.time / period + jnp.asarray(phases, after.time.dtype)
@@ -217,8 +217,8 @@ class LeggedEnv(Env):
     - `base`: the name of the frame of the base;
     - `smoothing`: as in `contact_step`;
     - `observes_command`: whether the observation contains the command;
-    - `phases`: for a gait, the phase of each contact as a fraction of the period. The observation
-      then contains the clock of the gait, and there is a reward term `gait`.
+    - `phases`: for a gait, the phase of each sphere of the scene as a fraction of the period. The
+      observation then contains the clock of the gait, and there is a reward term `gait`.
     """
 
     base: str
@@ -362,7 +362,7 @@ class LeggedEnv(Env):
             "angular_velocity": physics.v[3:6],
             "joint_positions_minus_pose": physics.q[7:] - params.home[7:],
             "joint_velocities": physics.v[6:],
-            "last_action": physics.action,
+            "last_action": physics.action,  # not `physics.last_action`, which is one step older
         }
         exact = {}
         if self.observes_command:

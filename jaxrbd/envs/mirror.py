@@ -30,7 +30,8 @@ from .environment import Env, Parts, checked_env
 from .gait import check_legged_robot
 from .legged import LeggedEnv, LeggedParams
 
-# The signs of the vectors of an observation: x forward, y to the left, z up.
+# The signs of the vectors of an observation: x forward, y to the left, z up. A command consists of
+# the velocities along x and y, and the turning rate about z.
 _SIGNS = {
     "gravity_direction": (1, -1, 1),
     "linear_velocity": (1, -1, 1),
@@ -111,7 +112,10 @@ def mirror_image(env: Env, params: LeggedParams | None = None, entry: str | None
 
 
 def _mirrored_parts(parts: Parts, joints: SignedPermutation, clock: int) -> SignedPermutation:
-    """The image of an observation; `joints`: of the values of the joints; `clock`: of the clock."""
+    """The image of an observation.
+
+    `joints`: the image of the values of the joints; `clock`: the sign of the image of the clock.
+    """
     known = {name: SignedPermutation((0, 1, 2), axis_signs) for name, axis_signs in _SIGNS.items()}
     known |= dict.fromkeys(_JOINT_PARTS, joints)
     known[_CLOCK] = SignedPermutation((0, 1), (clock, clock))
@@ -135,7 +139,7 @@ def _mirrored_joints(model: Model, X_WB: Pose) -> SignedPermutation:
     origins = np.asarray(X_WB.p)[np.array(model.topology.dof_body)[6:]]
     size = _size(origins)
     tolerance = _TOLERANCE * size
-    image_signs, places, signs = np.array([1, -1, 1, -1, 1, -1]), [], []
+    image_signs, partners, signs = np.array([1, -1, 1, -1, 1, -1]), [], []
     for i in range(n):
         # Two joints can have the same axis. Then the origins of their bodies differ.
         distance = np.linalg.norm(origins - origins[i] * image_signs[:3], axis=1)
@@ -151,14 +155,14 @@ def _mirrored_joints(model: Model, X_WB: Pose) -> SignedPermutation:
         ]
         nearest = min(found, default=None)
         close = [j for d, j, _ in found if nearest and d < nearest[0] + tolerance]
-        if nearest is None or len(close) > 1 or nearest[1] in places:
+        if nearest is None or len(close) > 1 or nearest[1] in partners:
             raise ArgumentError(
                 f"joint {model.joint_names[1 + i]!r} has no mirror image in the posture, or several"
             )
-        places.append(nearest[1])
+        partners.append(nearest[1])
         signs.append(nearest[2])
-    # Joint places[i] of the image has signs[i] times the value of joint i.
-    order = np.argsort(places)
+    # Joint partners[i] of the image has signs[i] times the value of joint i.
+    order = np.argsort(partners)
     return SignedPermutation(tuple(order.tolist()), tuple(np.array(signs)[order].tolist()))
 
 

@@ -66,8 +66,8 @@ class MjcfWalk(legged.LeggedEnv):
       motor: the gains of the PD control. There are no default gains;
     - `action_size` (n), `base` (the name of the body with the free joint) and `omitted`: read from
       the file, and no arguments;
-    - action (n,): the target positions are `home + stroke * action`, in the order of the joints of
-      the model;
+    - action (n,): the target positions are those for the action 0 plus `stroke * action`, in the
+      order of the joints of the model;
     - observation (12 + 3 n,), or (14 + 3 n,) with a gait: as for `QuadrupedJoystick` and
       `QuadrupedTrot`;
     - physics: a `LeggedPhysics`; parameters: a `LeggedParams`;
@@ -76,8 +76,8 @@ class MjcfWalk(legged.LeggedEnv):
 
     Needs the package mujoco (`pip install mujoco`). Raises ArgumentError, which names the
     joint or the actuator, for a robot of another kind, for an unknown keyframe, for a stroke
-    beyond a control range, for missing gains, and for phases and commands that are not finite.
-    Other errors are as for `load_mjcf` and `gait_postures`.
+    beyond a control range, for missing gains, for phases and commands that are not finite, and for
+    negative commands. Other errors are as for `load_mjcf` and `gait_postures`.
     """
 
     path: str
@@ -96,6 +96,7 @@ class MjcfWalk(legged.LeggedEnv):
     omitted: tuple[str, ...] = dataclasses.field(init=False)
 
     def __post_init__(self):
+        arguments.require_flag(self.follows_gait, "follows_gait")
         robot = load_mjcf(self.path, self.strict)
         joints = robot.model.joint_names[1:]
         scene = _checked_scene(robot)

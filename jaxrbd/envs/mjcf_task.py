@@ -370,11 +370,13 @@ class MjcfTask(Env):
         return _StepState(step.q, step.v, activation, past, filtered, a), step
 
     @staticmethod
-    def _measures_forces(params: MjcfParams) -> bool:
+    def _has_subtree_sensors(params: MjcfParams) -> bool:
+        """Whether a sensor may read the forces of contacts; only a `SubtreeSensor` does."""
         return any(isinstance(sensor, SubtreeSensor) for sensor in params.sensors.sensors)
 
     def _measures_contacts(self, params: MjcfParams) -> bool:
-        return bool(self._force_names) or self._measures_forces(params)
+        """Whether the readings need the contacts of the last step of the physics."""
+        return bool(self._force_names) or self._has_subtree_sensors(params)
 
     def _forces(self, params: MjcfParams, q: Array, step: ContactStep) -> dict[str, Array]:
         """The forces of a step of the physics from q, by name."""
@@ -408,7 +410,7 @@ class MjcfTask(Env):
         """
         readings = self._no_forces(params) if last is None else self._forces(params, *last)
         f_ext = None
-        if self._measures_forces(params):
+        if self._has_subtree_sensors(params):
             f_ext = jnp.zeros((params.model.nb, 6), params.model.dtype)
             if last is not None:
                 f_ext = step_wrenches(params.model, params.scene, *last, self._dt)
@@ -570,7 +572,8 @@ def _checked_rewards(
             )
         if not callable(term):
             raise ArgumentError(f"the reward term {name!r} is {term!r}, expected a function")
-        if not isinstance(weight, int | float) or not np.isfinite(weight):
+        is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
+        if not is_number or not np.isfinite(weight):
             raise ArgumentError(f"the weight of {name!r} is {weight!r}, expected a finite number")
         terms.append((name, float(weight), term))
     return tuple(terms)
@@ -626,6 +629,7 @@ def _checked_ranges(
                 f"control_range has the actuator {name!r}, expected one of {known}{hint}"
             )
         numbers = isinstance(given, Sequence) and len(given) == 2
+        numbers = numbers and not any(isinstance(x, bool) for x in given)
         numbers = numbers and all(isinstance(x, int | float) and np.isfinite(x) for x in given)
         if not numbers or given[0] > given[1]:
             raise ArgumentError(
@@ -636,7 +640,10 @@ def _checked_ranges(
 
 
 def _value(function: Observed, params: MjcfParams, physics: MjcfPhysics) -> Array:
-    """The result of a function of `observations`. Raises ArgumentError if it is not (n,)."""
+    """The result of a function of `observations`.
+
+    Raises ArgumentError if it is not (n,) in the dtype of the model.
+    """
     found, name = function(params, physics), getattr(function, "__name__", repr(function))
     if found is None:
         raise ArgumentError(f"the function {name} of observations returns None, expected (n,)")

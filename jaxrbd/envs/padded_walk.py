@@ -37,8 +37,8 @@ class PaddedWalk(LeggedEnv):
       different robots.
 
     Raises ArgumentError, which names the robot, for an environment that is no `LeggedEnv`, for
-    robots with springs, tendons or constraints, for robots with different reward terms, and
-    for a stroke that is not more than 0.
+    robots with springs, tendons, constraints or the postures of a gait, for robots with different
+    reward terms, and for a stroke that is not more than 0.
     """
 
     walkers: tuple[LeggedEnv, ...]
@@ -63,6 +63,7 @@ class PaddedWalk(LeggedEnv):
         found = {
             "action_size": model.nv - 6,
             "base": model.frame_names[model.frame_bodies.index(0)],
+            # Only states that there is a gait: `params.phases` has the phases of each robot.
             "phases": None if params.phases is None else (0.0,) * params.phases.shape[1],
         }
         for name, value in found.items():

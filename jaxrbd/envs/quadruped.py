@@ -8,6 +8,7 @@ import numpy as np
 
 from ..actuators import PD
 from ..contact import HeightGrid, Material, Plane, Scene
+from ..model import arguments
 from ..robots import home_posture, load_robot
 from . import legged
 
@@ -91,6 +92,7 @@ def quadruped_params(
     rough: bool, weights: dict[str, float], command: tuple[float, float, float]
 ) -> legged.LeggedParams:
     """The parameters of the quadruped on a plane or, if `rough`, on hills."""
+    arguments.require_flag(rough, "rough")
     model = load_robot("quadruped").with_dissipation()
     ground = hills() if rough else Plane()
     scene = Scene(FEET, 0.02, ground=ground, material=Material(friction=0.8))

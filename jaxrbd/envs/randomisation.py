@@ -130,7 +130,8 @@ def randomise(
     - `distributions`: maps the name of a leaf to its distribution. A name is the path of the leaf
       in `params`, such as "model.inertia", "scene.material.friction" or "model.joints[0].axis". A
       distribution is a `Uniform`, `Scale`, `Shift` or another function of a key and the usual
-      value, which returns an array of the same shape and dtype. It is called once per environment;
+      value, which returns an array of the same shape and dtype. `jax.vmap` maps it over one key per
+      environment;
     - `key`: a key of `jax.random`. The values of a leaf do not depend on the names of other leaves.
 
     The other leaves are shared by all environments, so they take no more memory. The result may

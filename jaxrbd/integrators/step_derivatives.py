@@ -22,9 +22,9 @@ from .steps import time_step
 class StepDerivatives(NamedTuple):
     """A time step `(q', v') = step(q, v, tau)` and its derivatives in the tangent space.
 
-    `q` (nq,), `v` (nv,): the state after the step. `A` (2 nv, 2 nv): the derivative of (q', v') by
-    (q, v). `B` (2 nv, nv): the derivative of (q', v') by tau. Changes of q and of q' are vectors
-    (nv,): the change dq moves q to `integrate(model, q, dq)`.
+    `q` (nq,), `v` (nv,): the state (q', v') after the step. `A` (2 nv, 2 nv): the derivative of
+    (q', v') by (q, v). `B` (2 nv, nv): the derivative of (q', v') by tau. Changes of q and of q'
+    are vectors (nv,): the change dq moves q to `integrate(model, q, dq)`.
     """
 
     q: Float[Array, " nq"]

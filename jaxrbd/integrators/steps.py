@@ -184,14 +184,20 @@ def _checked(model: Model, q, v, dt, z) -> tuple[Array, Array, Array, PyTree]:
     """The arguments as arrays of the model's dtype, with checked shapes."""
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     dt = time_step(model, dt)
-    for x in jax.tree.leaves(z):
-        if not arguments.is_array(x) or jnp.iscomplexobj(x):
-            raise ArgumentError(f"z contains {described(x)}, expected arrays of real numbers")
-    return q, v, dt, jax.tree.map(lambda x: jnp.asarray(x, model.dtype), z)
+    return q, v, dt, _real_arrays(model, z, "z")
+
+
+def _real_arrays(model: Model, tree: PyTree, name: str) -> PyTree:
+    """The leaves as arrays of the model's dtype. Raises ArgumentError if one is no real number."""
+    kinds = "real floating", "integral"
+    for x in jax.tree.leaves(tree):
+        if not arguments.is_array(x) or not jnp.isdtype(jnp.result_type(x), kinds):
+            raise ArgumentError(f"{name} contains {described(x)}, expected arrays of real numbers")
+    return jax.tree.map(lambda x: jnp.asarray(x, model.dtype), tree)
 
 
 def time_step(model: Model, dt: ArrayLike) -> Array:
-    """dt as an array () of the model's dtype. Raises ArgumentError if it is known, not finite."""
+    """dt () in the model's dtype. Raises ArgumentError for a known dt that is not finite."""
     checked = arguments.number(model, dt, "dt")
     arguments.FINITE.check_known("dt", dt)
     return checked
@@ -215,9 +221,7 @@ def rates(
             "of z"
         )
     a, rate = result
-    if any(map(jnp.iscomplexobj, jax.tree.leaves(rate))):
-        raise ArgumentError("the rate of z from dynamics is complex, expected real numbers")
-    rate = jax.tree.map(lambda x: jnp.asarray(x, model.dtype), rate)
+    rate = _real_arrays(model, rate, "the rate of z from dynamics")
     expected, found = (jax.tree.map(jnp.shape, x) for x in (z, rate))
     if expected != found:
         raise ArgumentError(f"the rate of z from dynamics has shape {found}, expected {expected}")
@@ -237,7 +241,7 @@ def _add(y: PyTree, factor, rate: PyTree) -> PyTree:
     return jax.tree.map(lambda y, rate: y + factor * rate, y, rate)
 
 
-# TIMES: the fractions of the step at which the stages evaluate the rates. Each stage gets there
+# TIMES: the fractions of the step at which the stages evaluate the rates. A stage reaches its time
 # with the rates of the previous stage. WEIGHTS: the weights of the stages in the mean rates.
 TIMES = np.array([0, 1, 1, 2]) / 2
 WEIGHTS = np.array([1, 2, 2, 1]) / 6

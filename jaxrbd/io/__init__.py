@@ -1,4 +1,4 @@
-"""Read and write files: URDF, SRDF and MJCF files, saved models and exported programs.
+"""Read URDF, SRDF and MJCF files; write URDF files; save and load models and exported programs.
 
 The module `jaxrbd.io.pinocchio` converts models of Pinocchio. The module `jaxrbd.io.pytorch` makes
 functions of PyTorch tensors.

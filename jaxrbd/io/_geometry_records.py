@@ -4,7 +4,7 @@ A record has the fields of a `Geometry`, the name of the link, and the role, "vi
 "collision". The record of a `Mesh` has its arrays as base64 of little-endian bytes: vertices in
 float32 and faces in int32.
 
-In files of the versions 1 to 3, the kinds of shapes other than meshes end in "Shape", and the
+In files of the versions 2 and 3, the kinds of shapes other than meshes end in "Shape", and the
 records state full sides and lengths.
 """
 
@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ModelError
+from ..errors import ArgumentError, ModelError
 from ..model.geometry import SHAPES, Geometry, LinkGeometry, Mesh, MeshFile, checked_geometry
 
 _ROLES = {"visual": "visuals", "collision": "collisions"}  # fields of a `LinkGeometry`
 _FIELDS = {"link", "role", "name", "placement", "color", "shape"}
 _ARRAYS = {"vertices": "<f4", "faces": "<i4"}
-# For files of the versions 1 to 3: the kinds by their old names, and the fields of half lengths by
+# For files of the versions 2 and 3: the kinds by their old names, and the fields of half lengths by
 # the names of the fields of full lengths.
 _OLD_KINDS = {
     f"{kind}Shape": kind for kind in ("Box", "Sphere", "Cylinder", "Capsule", "Ellipsoid")
@@ -31,7 +31,10 @@ _HALVES = {"size": "half_sizes", "length": "half_length"}
 
 
 def geometry_records(geometry: LinkGeometry) -> list[dict[str, Any]]:
-    """One record for each shape, in the order of the links."""
+    """One record for each shape: the visual shapes by link, then the collision shapes by link.
+
+    Raises ArgumentError, which names the link, for a shape that `checked_geometry` refuses.
+    """
     return [
         {
             "link": link,
@@ -43,8 +46,15 @@ def geometry_records(geometry: LinkGeometry) -> list[dict[str, Any]]:
         }
         for role, field in _ROLES.items()
         for link, shapes in getattr(geometry, field).items()
-        for shape in map(checked_geometry, shapes)
+        for shape in (_checked(x, link, role) for x in shapes)
     ]
+
+
+def _checked(shape: Geometry, link: str, role: str) -> Geometry:
+    try:
+        return checked_geometry(shape)
+    except ValueError as error:
+        raise ArgumentError(f"link {link!r}: a {role} shape: {error}") from error
 
 
 def link_geometry(records: list[dict[str, Any]]) -> LinkGeometry:
@@ -81,7 +91,7 @@ def _shape_record(shape: Any) -> dict[str, Any]:
 
 
 def _converted(record: dict[str, Any]) -> dict[str, Any]:
-    """The record of a shape in the form of version 4, from a record of any version."""
+    """The record of a shape in the form since version 4, from a record of any version."""
     if record["kind"] not in _OLD_KINDS:
         return record
     fields = {

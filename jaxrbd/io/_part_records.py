@@ -1,9 +1,9 @@
 """Parts of a robot other than its model, as JSON and arrays, for files of `save_model`.
 
-A part is an object of one of `KINDS`, or consists of such objects. A record of an object names its
-kind and has one entry per argument of the constructor, so loading calls the constructor, which
-checks the values. A number, a text and None stand for themselves; `{"list": [...]}` is a tuple, and
-`{"array": i}` is array i.
+A part is an object of one of `KINDS`, an array, a number, a text, None, or a tuple of these. A
+record of an object names its kind and has one entry per argument of the constructor, so loading
+calls the constructor, which checks the values. A number, a text and None stand for themselves;
+`{"list": [...]}` is a tuple, and `{"array": i}` is array i.
 """
 
 from __future__ import annotations

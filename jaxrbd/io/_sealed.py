@@ -175,7 +175,7 @@ def _locked_file(folder: Path, prefix: str) -> tuple[Path, BinaryIO]:
 
 
 def _remove_abandoned(folder: Path, prefix: str) -> None:
-    """Delete the temporary files of killed processes that are empty or start with `_MAGIC`."""
+    """Delete temporary files of killed processes, if a file is empty or starts with `_MAGIC`."""
     name = re.compile(re.escape(prefix) + "[0-9a-f]{16}" + re.escape(_SUFFIX))
     for path in [folder / found for found in os.listdir(folder) if name.fullmatch(found)]:
         with contextlib.suppress(OSError), path.open("r+b") as file:  # the file may be gone

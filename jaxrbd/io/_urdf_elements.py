@@ -1,7 +1,7 @@
 """Read a single `<link>` or `<joint>` of a URDF file; `load_urdf` reads the whole robot.
 
-Each function adds the faults that it finds to `doc.faults`, and returns a default value in place of
-a wrong value.
+Each function adds the faults that it finds to `doc.faults`. Its result has a default value in place
+of a missing or wrong value, except for a lower limit above an upper limit: both stay.
 """
 
 from __future__ import annotations

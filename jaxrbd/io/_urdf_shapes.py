@@ -19,8 +19,8 @@ _Color = tuple[float, ...] | None
 class ShapeReader:
     """A reader of shapes. It stores the colours of the materials that the robot file defines.
 
-    `path`: the robot file, to which the names of meshes are relative, or None for a text. A fault
-    is added to `doc.faults`, and the result then has a default value.
+    `path`: the robot file, to which the names of meshes are relative, or None for a text. Faults
+    are added to `doc.faults`; a shape with a fault must not be used.
     """
 
     def __init__(self, doc: Document, path: str | os.PathLike[str] | None):
@@ -77,7 +77,7 @@ class ShapeReader:
         return MeshFile(uri, scale, self.robot_file)
 
     def _color(self, visual: Element) -> _Color:
-        """The colour in the `<material>` of a visual, or of the robot's material with this name."""
+        """The colour in the `<material>` of a visual, or of the robot's material of that name."""
         material = self.doc.child(visual, "material")
         if material is None:
             return None

@@ -27,7 +27,7 @@ def written_shapes(geometry: Geometry) -> list[Geometry]:
     """A shape as a list of shapes of URDF: three for a capsule, one for any other shape.
 
     A capsule of length 0 becomes one sphere. Otherwise the two spheres have the name of the
-    capsule with "end 1" and "end 2".
+    capsule, if it has one, with "end 1" and "end 2".
     """
     shape = geometry.shape
     if not isinstance(shape, Capsule):
@@ -103,7 +103,7 @@ def _filename(mesh: MeshFile) -> str:
     if mesh.robot_file is None or re.match("[A-Za-z][A-Za-z0-9+.-]+://", mesh.uri):
         return mesh.uri
     folder = os.path.dirname(mesh.robot_file)
-    return os.path.normpath(os.path.join(folder, mesh.uri))
+    return os.path.abspath(os.path.join(folder, mesh.uri))
 
 
 def as_text(*numbers: Any) -> str:

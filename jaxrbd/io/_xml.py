@@ -1,12 +1,12 @@
-"""Robot files as strict XML: elements, attributes, numbers, and all faults with their lines.
+"""Robot files as strict XML: elements, attributes, numbers, and faults with their lines.
 
 Robot files can come from untrusted sources. The parser rejects a DOCTYPE, so a file cannot define
 entities. It has no network access, does not recover from errors of syntax, and rejects elements
 nested more than 256 deep.
 
-A fault is a `RobotFileError`. At a fault the reader adds the error to a list and continues with a
-default value, so one pass finds all faults of a file. The caller raises the first error or lists
-all errors. Only `parse_document` raises its errors at once, because there is no document to read.
+A fault is a `RobotFileError`. At a fault the reader adds the error to a list and continues, so one
+pass finds several faults of a file. The caller raises the first error or lists all errors.
+`parse_document` raises its errors at once, because there is no document to read.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Document:
         return found
 
     def fault(self, element: Element, message: str) -> None:
-        """Add a fault of `element`; the message names the link or joint that contains it."""
+        """Add a fault of `element`; the message names the link or joint around this element."""
         owner = self._owner(element)
         name = None if owner is None else owner.get("name")
         shown = name if name is None else clip(name, 120)

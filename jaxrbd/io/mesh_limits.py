@@ -2,8 +2,8 @@
 
 A robot file from an untrusted source can name any mesh file. A short file can state a scene of
 millions of copies, or a picture of billions of pixels. So the checks compute the size of the scene
-from the header, the XML or the JSON of the file. They raise UnreadableMesh, which names the limit,
-if the scene is too large.
+from the header, the text, the XML or the JSON of the file. They raise UnreadableMesh, which names
+the limit, if the scene is too large.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 from ..errors import JaxRBDError
 from ._xml import large_root
 
-MAX_BYTES = 2**26  # of a mesh file, and of the files that it names
+MAX_BYTES = 2**26  # of a mesh file, and of all files together that it names
 MAX_TRIANGLES = 1_000_000  # with the copies of a scene
 MAX_ROBOT_TRIANGLES = 5_000_000  # of all shapes of a robot
 MAX_NODES = 10_000  # of a scene, with copies: nodes, and parts with triangles
@@ -62,7 +62,8 @@ class NamedFiles:
     def get(self, name: str) -> bytes:
         """The content of a file.
 
-        Raises FileNotFoundError if no such file is in the folder of the mesh file or below.
+        Raises FileNotFoundError if no such file is in the folder of the mesh file or below, and
+        UnreadableMesh for a file beyond a limit.
         """
         for candidate in (name.strip(), name.strip().lstrip("/"), re.split(r"[/\\]", name)[-1]):
             path = (self._folder / candidate).resolve()

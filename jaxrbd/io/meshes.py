@@ -33,6 +33,7 @@ def read_meshes(
     damaged, or is beyond a limit of size, and if trimesh is not installed. Other errors and
     the warnings are those of `find_package_file`.
     """
+    arguments.require_flag(search_environment, "search_environment")
     known: dict[MeshFile, Mesh] = {}
 
     def read(link: str, geometry: Geometry) -> Geometry:

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
 from ..errors import ArgumentError, GeometryWarning
+from ..model.parameters import require_flag
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 # Environment variables that list folders. A package is in the subfolder share/ of such a folder.
@@ -52,10 +53,10 @@ def find_package_file(
     `\\` instead of `/`, or escapes such as %20.
 
     Raises ArgumentError if the file does not exist. The error lists the paths that were tried, and
-    the folder of the package if it exists. Raises ArgumentError also for a folder in `packages`
-    that does not exist, for a URI with another scheme (such as http), with a host, without a
-    package or without a path, for a path with ".." in a package, and for a relative path without
-    `urdf_path`.
+    the folder of the package, if `packages` states it or it contains a file package.xml. Raises
+    ArgumentError also for a folder in `packages` that does not exist, for a URI with another scheme
+    (such as http), with a host, without a package or without a path, for a path with ".." in a
+    package, and for a relative path without `urdf_path`.
     """
     if not isinstance(uri, str):
         raise ArgumentError(f"uri is {uri!r}, expected a text")
@@ -64,6 +65,7 @@ def find_package_file(
     for name, folder in (packages or {}).items():
         if not isinstance(folder, str | os.PathLike):
             raise ArgumentError(f"packages[{name!r}] is {folder!r}, expected a folder")
+    require_flag(search_environment, "search_environment")
     if not isinstance(urdf_path, str | os.PathLike | None):
         raise ArgumentError(f"urdf_path is {urdf_path!r}, expected the path of a robot file")
     scheme = _SCHEME.match(uri)
@@ -163,7 +165,10 @@ def _existing_folder(path: Path) -> Path:
 
 
 def _other_spellings(folder: Path, path: Path) -> list[Path]:
-    """The files in a folder whose paths differ from `path` only in spelling; none for a `..`."""
+    """The files in a folder whose paths differ from `path` only in spelling.
+
+    There are none for a path with "..".
+    """
     parts = [name for part in path.relative_to(folder).parts for name in part.split("\\")]
     names = [_common_spelling(name) for name in parts if name not in ("", ".")]
     return _files_by_spelling(folder, names)

@@ -43,7 +43,7 @@ from ..joints import (
     subspace_rows,
 )
 from ..model import Model
-from ..model.arguments import as_array, known, robot
+from ..model.arguments import as_array, known, require_flag, robot
 from ..model.builder import build_model
 from ..model.description import Fixed, JointSpec, Link, Mimic, link_inertia
 from ..model.editing import describe
@@ -99,6 +99,7 @@ def from_pinocchio(pin_model: Any, *, strict: bool = False) -> Model:
     of `build_model`.
     """
     _check_type(pin_model)
+    require_flag(strict, "strict")
     if np.any(pin_model.gravity.angular):
         raise ArgumentError(
             f"pin_model.gravity has the angular part {pin_model.gravity.angular}, expected zero"
@@ -393,11 +394,11 @@ def _one_dof(joint: Any, name: str, neutral: np.ndarray, scaling: float) -> Join
 def _translates(joint: Any, data: Any, neutral: np.ndarray) -> bool:
     """Whether the position of a mimic joint depends on the configuration."""
     positions = []
-    for angle in (0.0, 1.0):
+    for change in (0.0, 1.0):
         q = neutral.copy()
         # The leader's coordinate, or the cosine of its angle. If the leader has (cos, sin),
         # Pinocchio allows no follower that translates.
-        q[joint.idx_q] += angle
+        q[joint.idx_q] += change
         joint.calc(data, q)
         positions.append(np.array(data.M.translation))
     return not np.array_equal(*positions)

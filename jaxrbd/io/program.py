@@ -51,6 +51,7 @@ def export_batched(
     platform.
     """
     checked.robot(model)
+    checked.require_flag(model_as_argument, "model_as_argument")
     if not callable(function):
         raise ArgumentError(f"function is {described(function)}, expected a function of a model")
     if not jax.tree.leaves(arguments):

@@ -11,7 +11,7 @@ torch`.
 Programs read the memory of the tensors, and the resulting tensors use the memory of the results,
 without a copy (`torch_function` states the exceptions). Results, and arguments on a GPU, are
 exchanged by DLPack. Arguments on a CPU are NumPy views of the tensors, which JAX accepts in a fifth
-of the time.
+of the time of DLPack.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from jax import Array
 from jaxtyping import PyTree
 
 from ..errors import ArgumentError, installation
+from ..model.names import described
 
 __all__ = ["torch_function"]
 
@@ -54,11 +55,14 @@ def torch_function(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     are. The backward pass reads the arguments again, so there PyTorch raises an error if an
     argument was changed in place after the call.
 
-    Raises ArgumentError without PyTorch (`pip install torch`). The returned function raises
-    ArgumentError, which names the argument, for an argument that is neither a tensor nor an array
-    of JAX, for a tensor on another device, and for a dtype that JAX does not have or would round
-    (float64 and int64 need `jax_enable_x64`); for complex results; and for second derivatives.
+    Raises ArgumentError for an object that is no function, and without PyTorch (`pip install
+    torch`). The returned function raises ArgumentError, which names the argument, for an argument
+    that is neither a tensor nor an array of JAX, for a tensor on another device, and for a dtype
+    that JAX does not have or would round (float64 and int64 need `jax_enable_x64`); for complex
+    results; and for second derivatives.
     """
+    if not callable(function):
+        raise ArgumentError(f"function is {described(function)}, expected a function of JAX")
     torch, apply = _torch()
     dtypes, wide_dtypes = (
         {getattr(torch, name) for name in names} for names in (_DTYPES, _WIDE_DTYPES)
@@ -215,9 +219,9 @@ def _tensors(torch: Any, arrays: Sequence[Array]) -> list[Any]:
 def _name(function: Callable[..., Any], arguments: tuple, keywords: dict, place: int) -> str:
     """The name of an array among the arguments, for example "state.physics.q"."""
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path((arguments, keywords))]
-    kind, key, *rest = paths[place]
+    group, key, *rest = paths[place]  # group: the positional or the keyword arguments
     name = getattr(key, "key", None)
-    if kind.idx == 0:
+    if group.idx == 0:
         parameters = [*inspect.signature(function).parameters.values()]
         named = parameters[key.idx : key.idx + 1]
         positional = [x.name for x in named if x.kind != x.VAR_POSITIONAL]

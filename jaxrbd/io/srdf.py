@@ -18,7 +18,7 @@ from jax import Array
 from ..configuration import neutral_coordinates
 from ..errors import RobotFileError
 from ..model import Model
-from ..model.arguments import robot
+from ..model.arguments import require_flag, robot
 from ._xml import Document, Element, clip, parse_document, written_name
 
 
@@ -115,12 +115,14 @@ def load_srdf(
     position and the quaternion xyzw for a free-flyer. A joint `j` that is a chain of joints `j.1`,
     `j.2`, ... has the values of all of them.
 
-    Raises RobotFileError, which names file and line, for a file that is no SRDF file, and, in
-    configurations, for an unknown joint, a joint that follows others, a wrong number of values, a
-    zero quaternion, and a joint with two different values in the states of one name. Source: the
-    SRDF specification.
+    Raises RobotFileError, which names file and line, for a file that is no SRDF file, for a missing
+    attribute, for two groups, virtual joints or end effectors of one name, and, in configurations,
+    for an unknown joint, a joint that follows others, a wrong number of values, a quaternion whose
+    norm is not 1 to 1e-3, and a joint with two different values in the states of one name. Source:
+    the SRDF specification.
     """
     robot(model)
+    require_flag(skip_unknown_joints, "skip_unknown_joints")
     doc = parse_document(path_or_text)
     if written_name(doc.root) != "robot":
         raise RobotFileError(

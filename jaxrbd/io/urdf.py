@@ -49,6 +49,7 @@ from ..model.checks import checked, inertia_faults
 from ..model.description import Fixed, JointSpec, Link, Mimic, Numbers
 from ..model.mass_check import singular_joints
 from ..model.model import ROOT_JOINT
+from ..model.parameters import require_flag
 from ._urdf_elements import read_joint, read_link
 from ._urdf_limits import doubtful_limits
 from ._urdf_origin import VERSIONS
@@ -92,6 +93,7 @@ def load_urdf(
     the file, and ArgumentError for another `root_joint`. Warns with one `LimitWarning`, which names
     the joints, for limits that are valid but probably wrong. Source: the URDF specification.
     """
+    require_flag(strict, "strict")
     robot = _Robot(path_or_text, root_joint=root_joint, mimic=mimic, geometry=geometry)
     robot.raise_first_fault()
     with _located_errors(robot):
@@ -141,9 +143,9 @@ def validate_urdf(path_or_text: str | os.PathLike[str]) -> list[str]:
 
     The list also has the warnings of `load_urdf` as "file:line: warning: ...": an inertia that no
     rigid body can have, a joint that makes the mass matrix singular in every configuration, and a
-    joint with limits that are probably wrong. The function checks the tree only if every link and
-    joint is valid, and the mass matrix and the limits only if the tree is valid. In the check of
-    the mass matrix, the root link is welded to the world.
+    joint with limits that are probably wrong. The function looks for the root link and for cycles
+    only if every link and joint is valid, and checks the mass matrix and the limits only if the
+    tree is valid. In the check of the mass matrix, the root link is welded to the world.
     """
     faults, doubts = inspect_urdf(path_or_text)
     return [str(fault) for fault in _by_line([*faults, *doubts])]
@@ -207,6 +209,8 @@ class _Robot:
         mimic: bool,
         geometry: bool,
     ):
+        for name, value in (("mimic", mimic), ("geometry", geometry)):
+            require_flag(value, name)
         doc = parse_document(path_or_text)
         if root_joint not in [*_ROOT_KINDS]:
             raise ArgumentError(f"root_joint is {root_joint!r}, expected one of {[*_ROOT_KINDS]}")

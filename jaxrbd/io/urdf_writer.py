@@ -2,7 +2,7 @@
 
 A URDF file is a tree of links. `load_urdf` numbers the children of a link in the order of the names
 of their joints. The names of fixed joints are not part of a model. So this module chooses the names
-of the fixed joints. For each link it also chooses the parent link, among the links of the same
+of the fixed joints. For each link it also chooses the parent link, among the links of the parent
 body. With these choices, `load_urdf` reads joints and frames in the order of the model.
 """
 
@@ -22,7 +22,7 @@ import numpy as np
 from ..errors import ArgumentError, ModelError
 from ..joints import FreeFlyer, Planar, Prismatic, Revolute, Spherical, Translation
 from ..model import Model
-from ..model.arguments import robot
+from ..model.arguments import require_flag, robot
 from ..model.description import Fixed, JointSpec, Link, Mimic, inertia_about_com
 from ..model.editing import describe
 from ..model.geometry import Geometry, checked_geometry
@@ -87,11 +87,11 @@ def urdf_text(
     instead of one. A joint that follows another joint has the limits that its leader implies. A
     relative path of a mesh becomes an absolute path.
 
-    If the joint `root_joint` moves the root body, the root body is the root link of the file. Then
-    load the file with the same argument `root_joint`, which a comment in the file states.
-    Otherwise, the root link is the first frame of the world, if this frame is at the origin. If
-    there is no such frame, the file has a root link "world", which is one more frame of the loaded
-    model.
+    If only a joint `root_joint`, of a kind and at the place that `load_urdf` gives it, connects the
+    robot to the world, the root body is the root link of the file. Then load the file with the same
+    argument `root_joint`, which a comment in the file states. Otherwise, the root link is the first
+    frame of the world, if this frame is at the origin. If there is no such frame, the file has a
+    root link "world", which is one more frame of the loaded model.
 
     Raises ModelError, which names the joint or the link, for what URDF cannot state. Several faults
     are one error, with one line per fault and the single errors in the attribute `faults`:
@@ -105,11 +105,13 @@ def urdf_text(
     - shapes that `build_model` does not accept, such as a radius that is negative or NaN;
     - with `geometry`: an ellipsoid, a mesh that is not in a file, a colour of a collision shape.
 
-    Raises ArgumentError for a batch of models and, if this is the only fault, for dissipation (use
-    `model.with_dissipation(False)`) and for a gravity other than (0, 0, -9.81), which is an
-    argument of `load_urdf`. Source: the URDF specification.
+    Raises ArgumentError for a batch of models, for a wrong argument and, if this is the only fault,
+    for dissipation (use `model.with_dissipation(False)`) and for a gravity other than
+    (0, 0, -9.81), which is an argument of `load_urdf`. Source: the URDF specification.
     """
     robot(model)
+    for flag, value in (("reorder", reorder), ("geometry", geometry)):
+        require_flag(value, flag)
     if unlimited is not None:
         is_number = isinstance(unlimited, Real) and not isinstance(unlimited, bool)
         if not (is_number and np.isfinite(unlimited) and unlimited >= 0):
@@ -190,10 +192,10 @@ def _description(model: Model, faults: _Faults) -> tuple[list[Link], list[JointS
             _refuse_limits_and_forces(joint, faults)
             others = [other for other in joints if other is not joint]
             return links, others, _ROOT_KINDS[type(joint.kind)]
-    world = [name for name, body in zip(model.frame_names, model.frame_bodies) if body < 0]
+    fixed = [name for name, body in zip(model.frame_names, model.frame_bodies) if body < 0]
     poses = {joint.child: joint.placement for joint in on_world}
-    if world and links[0].name == world[0] and np.array_equal(poses[world[0]], np.eye(4)):
-        root = world[0]
+    if fixed and links[0].name == fixed[0] and np.array_equal(poses[fixed[0]], np.eye(4)):
+        root = fixed[0]
         joints = [joint for joint in joints if joint.child != root]
     else:
         root = _unused(_ROOT_LINK, {link.name for link in links})
@@ -243,13 +245,13 @@ def _ordered(
 
 
 def _attached_to_welds(children: list[JointSpec]) -> list[JointSpec] | None:
-    """The joints on a body, some attached to welded links of this body; None if impossible.
+    """The joints on a body, some attached to welded links, such that `load_urdf` keeps their order.
 
-    `load_urdf` visits the links depth-first, and the children of one link in the order of the names
-    of their joints. A link is open while joints can still be attached to it. At first only the link
-    of the body is open. Each welded link is attached to the last open link, and is then open too. A
-    moving link is attached to the last open link whose moving joints have smaller names; the open
-    links after that link are closed.
+    The result is None if no attachment keeps the order. `load_urdf` visits the links depth-first,
+    and the children of one link in the order of the names of their joints. A link is open while
+    joints can still be attached to it. At first only the link of the body is open. Each welded link
+    is attached to the last open link, and is then open too. A moving link is attached to the last
+    open link whose moving joints have smaller names; the open links after that link are closed.
     """
     opened: list[tuple[str | None, np.ndarray]] = [(children[0].parent, np.eye(4))]
     last_names = [""]  # for each open link, the name of its last moving joint
@@ -358,7 +360,7 @@ def _add_link(root: ElementTree.Element, link: Link, faults: _Faults) -> None:
 
 
 def _checked_shape(link: str, tag: str, index: int, shape: Geometry) -> Geometry:
-    """The shape, whose values may have been replaced in a model.
+    """The shape after the checks of `build_model`: a user can replace its values in a model.
 
     Raises ModelError, which names the link, for values that `build_model` does not accept.
     """

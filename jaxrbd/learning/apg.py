@@ -71,7 +71,7 @@ class Apg(rollouts.WindowAlgorithm):
     - `hidden`: sizes of the hidden layers of the policy;
     - `learning_rate` falls linearly to `last_learning_rate` over `updates`;
     - `betas`: the two decay rates of Adam;
-    - `log_std`: the logarithm of the first standard deviation of the noise of the actions;
+    - `log_std`: the logarithm of the initial standard deviation of the noise of the actions;
     - `last_noise`: as in `Shac`;
     - `policy_observation`, `policy_network`: as in `Ppo`;
     - `action_limit`: the largest norm of the gradient of the sum of the rewards of a window with

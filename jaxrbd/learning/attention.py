@@ -5,7 +5,8 @@ and of the whole robot, plus a learned vector of the joint. Each block changes t
 attention, a weighted mean of linear maps of all tokens is added to each token; the weights depend
 on the tokens. Then a small network maps each token to a vector, which is added to the token. All
 joints share the linear maps and the network. Joints that a robot does not have get no weight. The
-action of a joint is the scalar product of its last token and a second learned vector of the joint.
+mean of the action of a joint before tanh is the scalar product of its last token, shifted and
+scaled, and a second learned vector of the joint.
 
 Sources: Vaswani et al. (2017), Attention is all you need, sections 3.1 to 3.3, with the
 normalisation before each step; Gupta, Fan, Ganguli and Fei-Fei (2022), MetaMorph, for one policy
@@ -65,7 +66,7 @@ class AttentionNetwork(eqx.Module):
     settings: JointAttention = eqx.field(static=True)
 
     def __call__(self, x: Float[Array, "... m"]) -> Float[Array, "... n"]:
-        """The actions for observations, shifted and scaled to the mean 0 and the variance 1."""
+        """The means of the actions before tanh, for normalised observations x."""
         batch, x = x.shape[:-1], x.reshape(-1, x.shape[-1])
         mask, each_joint, shared = self.settings.entries()
         robot_entries = jnp.broadcast_to(x[:, None, shared], (len(x), len(each_joint), len(shared)))

@@ -1,8 +1,9 @@
 """The update of a training in blocks of environments, on one or several devices.
 
 One compiled program simulates each block, and other programs compute the rest of an update. Each
-program runs on one device, and its shapes depend only on the number of environments per block. So
-all roundings are independent of the number of devices and of processes, which only copy results.
+program runs on one device, and its shapes depend only on the number of environments per block and
+in total. Between devices and processes, results are only copied. So no rounding depends on the
+number of devices and of processes.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def tensorboard_writer(
             f"event files need the package tensorboardX: {installation('tensorboard')}"
         ) from error
     os.makedirs(folder, exist_ok=True)
-    # The writer names a file by the time in seconds. With the suffix, two files have other names.
+    # The writer names a file by the time in seconds. The suffix makes the names different.
     file = EventsWriter(os.path.join(os.fspath(folder), "events"), f".{time.time_ns()}")
 
     messages: Any = event_pb2  # protobuf makes the classes when the module is imported

@@ -57,7 +57,7 @@ def numpy_policy(arrays: Mapping[str, np.ndarray]) -> Callable[[ArrayLike], np.n
     """The policy without noise as a function of NumPy, from the arrays of `policy_arrays`.
 
     The function takes observations (..., m) and returns actions (..., k). It raises ArgumentError
-    for observations of another size, and for objects that are no arrays of floats.
+    for observations of another size, and for objects that are no arrays of floats or integers.
     """
     arguments.require_type(arrays, "arrays", Mapping)
     layers = range(max(layer_count(arrays, ""), 1))

@@ -21,8 +21,8 @@ from .networks import entry, policy_layers
 from .plain_policy import layer_count, policy_arrays
 from .training import Training, without_resets
 
-# The oldest versions of the operators and of the file format that have all operators of the graph,
-# so that old programs can read the file.
+# Versions of the operators and of the file format of the year 2020, which have all operators of the
+# graph, so that old programs can read the file.
 _OPERATORS, _FORMAT = 13, 7
 
 
@@ -36,8 +36,8 @@ def export_policy(training: Training, path: str | os.PathLike[str], params: Any 
     The graph has the input `observation` (batch, m) and the output `action` (batch, k), in float32.
     The input is the observation of the environment, because the graph contains the normalisation.
     If observations are dicts, the input is their entry `policy_observation`. `policy_description`
-    lists the content of the JSON file. The bytes of both files depend only on the training and on
-    the version of jaxrbd.
+    lists the content of the JSON file. The bytes of both files depend only on the training, on
+    `params` and on the version of jaxrbd.
 
     Raises ArgumentError for another ending, a folder that does not exist, a folder in place of a
     file, without the package onnx (`pip install onnx`), and as `policy_description`; OSError if a
@@ -196,7 +196,7 @@ def _check_sizes(env: Env, found: Interface, parts: Any, size: int, count: int) 
 
 
 def _numbers(x: Any) -> list[float | None] | None:
-    """The shortest decimals that round to the entries of an array; None for no finite number."""
+    """The shortest decimals that round to the entries of an array; None for infinity and NaN."""
     if x is None:
         return None
     numbers = [float(str(number)) for number in np.ravel(np.asarray(x))]

@@ -63,7 +63,7 @@ from .rollouts import (
     start,
 )
 
-LOG_STD = -0.5  # the logarithm of the first standard deviation of the noise of the actions
+LOG_STD = -0.5  # the logarithm of the initial standard deviation of the noise of the actions
 
 
 class PpoState(NamedTuple):

@@ -76,7 +76,7 @@ class Shac(rollouts.WindowAlgorithm):
     - `critic_epochs`: the number of passes over the samples of a window; `critic_minibatches`: the
       number of minibatches of a pass;
     - `target_share`: the share of the old target critic that remains after an update;
-    - `log_std`: the logarithm of the first standard deviation of the noise of the actions;
+    - `log_std`: the logarithm of the initial standard deviation of the noise of the actions;
     - `last_noise`: the noise of the actions has a factor, which falls linearly from 1 to this value
       over all updates. With 0, the training ends near the policy that `deterministic` returns;
     - `policy_observation`, `critic_observation`, `policy_network`: as in `Ppo`;

@@ -210,8 +210,8 @@ class Training:
         the later records are the same as without the interruption, bit for bit, on the same machine
         with the same versions. The file states the static settings of the environment
         (`Env.settings`), unless it is older than version 3. A setting that it does not state is
-        newer, and then had its default. The file does not state `params`: pass the same parameters
-        again.
+        newer than the file, and had its default. The file does not state `params`: pass the same
+        parameters again.
 
         Raises SavedFileError for a file that is damaged, has more updates than this training, or
         has another task, algorithm, seed, block, environment or setting; the message names the
@@ -281,8 +281,8 @@ class Training:
     def _evaluation(self, evaluation: Evaluations) -> Callable[[Any, Any], dict[str, Array]]:
         """The compiled function from the parameters and a state to the metrics of an evaluation.
 
-        All evaluations have the same starts. Their key is derived from the seed, and the training
-        does not use it.
+        All evaluations have the same starts. The random key of the starts is derived from the seed,
+        and is no key of the training.
         """
         env = without_resets(self.env) if evaluation.env is None else evaluation.env
         key = jax.random.fold_in(arguments.random_key(self.seed), 2**31)
@@ -310,8 +310,9 @@ class Training:
         """The names of differences, with the values of the checkpoint and of this training."""
         expected = self._about()
         for name in ("task", "algorithm", "seed", "block"):
-            stated = name in about or name != "block"  # an older file does not state its block
-            if stated and about.get(name) != expected[name]:
+            # An older file does not state its block.
+            is_stated = name in about or name != "block"
+            if is_stated and about.get(name) != expected[name]:
                 yield name, about.get(name), expected[name]
         # An older file does not state a newer setting, which then had its default.
         stated = about.get("settings")

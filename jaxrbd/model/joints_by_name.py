@@ -76,10 +76,13 @@ def polynomials(x: ArrayLike | Sequence, name: str, n: int | None) -> arguments.
 def ranges(x: ArrayLike | Sequence | None, name: str, n: int) -> arguments.Parameter:
     """Lower and upper bounds (n, 2), infinite if `x` is None.
 
-    Raises ArgumentError as `parameters`, and for a lower bound above the upper bound.
+    Raises ArgumentError as `parameters`, for a lower bound above the upper bound, for a lower bound
+    of infinity and for an upper bound of minus infinity.
     """
     bounds = parameters(x, name, np.tile([-np.inf, np.inf], (n, 1)))
     values = arguments.known(bounds)
     if values is not None and np.any(values[:, 0] > values[:, 1]):
         raise ArgumentError(f"{name} has a lower bound above the upper bound: {values.tolist()}")
+    arguments.require(bounds[:, 0], lambda x: x < np.inf, f"{name}[:, 0]", "below infinity")
+    arguments.require(bounds[:, 1], lambda x: x > -np.inf, f"{name}[:, 1]", "above minus infinity")
     return bounds

@@ -30,7 +30,8 @@ class Node:
     - `parent`: the node of the parent body, or `WORLD`;
     - `form`: what all joints at a node have in common, see `nodes_of`;
     - `leader`: the node of the joint that this joint mimics, or None;
-    - `joint`: the joint of the first robot that has this node; a joint with one axis is a `Screw`;
+    - `joint`: the joint of the robot that this node was made for; a joint with one axis is a
+      `Screw`;
     - `name`, `link`: the names of this joint and of its child link.
     """
 
@@ -86,7 +87,7 @@ def _leaders(model: Model) -> dict[int, int]:
 def place(tree: Sequence[Node], robot_nodes: Sequence[Node]) -> np.ndarray:
     """The node of each body of a robot, (nb,); nodes from `len(tree)` on are new.
 
-    A mimic joint shares a node only where its leader and the leader of the node share a node, too.
+    A mimic joint shares a node only if the joint that it follows shares the `leader` of this node.
     """
     separate: set[int] = set()
     while True:

@@ -1,10 +1,11 @@
 """Robots of different structure as one `Model` whose arrays have a leading axis of robots.
 
 The structure of the model is the common tree of the robots, see `common_tree.py`. A robot without a
-body at a node has a *padding* body there: without mass, on a joint with armature 1. All bodies that
-a padding body carries are padding bodies too. So the rows of padding dofs in the mass matrix are
-rows of the identity, and their bias forces are zero. Padding bodies stay at rest, and the other
-rows of the mass matrix are the rows of the robot's mass matrix.
+body at a node has a *padding* body there: without mass, on a joint with armature 1, or on a mimic
+joint, which has no dof, without armature. All bodies that a padding body carries are padding bodies
+too. So the rows of padding dofs in the mass matrix are rows of the identity, and their bias forces
+are zero. Padding bodies stay at rest, and the other rows of the mass matrix are the rows of the
+robot's mass matrix.
 """
 
 from __future__ import annotations
@@ -146,11 +147,11 @@ def pad(models: Sequence[Model], onto: PaddedRobots | None = None) -> PaddedRobo
     - `onto`: padded robots whose tree is used as it is (default: the robots get a new common tree).
       So a robot that is made later can run in a program that is already compiled.
 
-    The common tree has a place for every body of every robot. Robots share a place if the joints on
-    the path to this place are of the same kinds; one-axis joints of different kinds count as one
-    kind, `joints.Screw`. A mimic joint shares its place with mimic joints only. Results of a robot,
-    and their derivatives, equal up to rounding the results of a program for this robot alone. The
-    model has no shapes of links, because they are static: draw the given models.
+    The common tree has a place for every body of every robot. Robots can share a place if the
+    joints on the path to this place are of the same kinds; one-axis joints of different kinds count
+    as one kind, `joints.Screw`. A mimic joint shares its place with mimic joints only. Results of a
+    robot, and their derivatives, equal up to rounding the results of a program for this robot
+    alone. The model has no shapes of links, because they are static: draw the given models.
 
     The result has more frames than a robot: one for each name and place of a link. For a robot
     without this link, the frame coincides with the frame of its body.

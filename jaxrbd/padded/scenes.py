@@ -60,14 +60,14 @@ def pad_scenes(robots: PaddedRobots, scenes: Sequence[Scene]) -> PaddedScenes:
     """The contact scenes of padded robots as one scene, for one compiled program.
 
     - `robots`: n robots;
-    - `scenes`: for each robot its scene. Frames of spheres and shapes are names or indices of links
-      of this robot. Grounds are of one class, with arrays of equal shapes, and all materials have
-      `torsional` and `rolling` friction or none does.
+    - `scenes`: for each robot its scene. The frames of spheres and shapes are names or indices of
+      frames of this robot. Grounds are of one class, with arrays of equal shapes. `torsional` is
+      given in all materials or in none, and so is `rolling`.
 
     Spheres of different robots on the same body of the common tree share a place, and so do shapes
-    of the same class. A sphere or a shape that a robot does not have is padding, which touches
-    nothing: the margin of its contacts is -1e6 m. Results of a robot equal up to rounding the
-    results with the given scene.
+    of the same class with arrays of equal shapes. A sphere or a shape that a robot does not have is
+    padding, which touches nothing: the margin of its contacts is -1e6 m. Results of a robot equal
+    up to rounding the results with the given scene.
 
     Raises ArgumentError for another number of scenes. It also raises ArgumentError, which names the
     robot, for an unknown frame, a sphere on a frame that is fixed to the world, different grounds

@@ -56,7 +56,7 @@ def load_linkage(name: str) -> Linkage:
 
 
 def _four_bar() -> Linkage:
-    """The four-bar linkage with the crank up and the rocker to the right."""
+    """The four-bar linkage with the crank to the upper right and the rocker up."""
     crank, coupler, rocker = 0.3, 0.9, 0.7
     base, crank_angle = np.array([1.0, 0.0]), -np.pi / 3
     coupler_angle, rocker_angle = _meet(_tip(crank, crank_angle), coupler, base, rocker)

@@ -92,7 +92,7 @@ def _layout(tendons: Sequence[Tendon]) -> _Layout:
     R: list[Any] = []
     p: list[Any] = []
     divisors: list[Any] = []
-    # Rows of (tendon, branch, place of the first end, place of the last end).
+    # Rows of (tendon, branch, place of the first end, place of the second end).
     straight: list[tuple[int, int, int, int]] = []
     wrapped: list[tuple[int, int, int, int]] = []
     shapes: list[tuple[int, int, bool]] = []  # (place, place of the side point, is a sphere)
@@ -109,18 +109,18 @@ def _layout(tendons: Sequence[Tendon]) -> _Layout:
         if not isinstance(tendon, SpatialTendon):
             continue
         divisors.append(np.ones(()))
-        last: int | None = None
+        previous: int | None = None  # the place of the previous point of the branch
         wrap: Wrap | None = None
         for part in tendon.path:
             if isinstance(part, Pulley):
                 divisors.append(part.divisor)
-                last = None
+                previous = None
             elif isinstance(part, Wrap):
                 wrap = part
             else:
                 end = add_place(part.frame, part.position, np.eye(3))
-                if last is not None:
-                    line = index, len(divisors) - 1, last, end
+                if previous is not None:
+                    line = index, len(divisors) - 1, previous, end
                     (straight if wrap is None else wrapped).append(line)
                 if wrap is not None:
                     side = wrap.side
@@ -133,7 +133,7 @@ def _layout(tendons: Sequence[Tendon]) -> _Layout:
                     )
                     radius.append(wrap.shape.radius)
                     inside.append(wrap.side_is_inside)
-                last, wrap = end, None
+                previous, wrap = end, None
 
     def lines(rows: list[tuple[int, int, int, int]]) -> _Lines:
         table = np.array(rows, int).reshape(-1, 4)

@@ -100,10 +100,6 @@ class Tendons(eqx.Module):
             require_not_negative(constants, "stiffness")
             arguments.require(self.stiffness, np.isfinite, "stiffness", "finite")
         self.rest = np.zeros((n, 2)) if rest is None else ranges(rest, "rest", n)
-        arguments.require(self.rest[:, 0], lambda x: x < np.inf, "rest[:, 0]", "below infinity")
-        arguments.require(
-            self.rest[:, 1], lambda x: x > -np.inf, "rest[:, 1]", "above minus infinity"
-        )
         self.damping = None if damping is None else polynomials(damping, "damping", n)
         if self.damping is not None:
             require_not_negative(self.damping, "damping")
@@ -117,7 +113,7 @@ class Tendons(eqx.Module):
         return any(getattr(self, name) is not None for name in _LAWS)
 
     def only_acting(self) -> Tendons:
-        """The tendons with a stiffness, damping, friction or armature above zero, or a limit.
+        """The tendons with a limit, or a stiffness, damping, friction or armature that is not zero.
 
         Robots from files often have many other tendons, which only actuators pull. Programs are
         smaller without them. Raises ArgumentError for a traced property.

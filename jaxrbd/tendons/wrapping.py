@@ -104,7 +104,7 @@ def wrapped_line(
     axes = jnp.where(is_sphere, sphere_axes, np.eye(2, 3, dtype=x_0.dtype))
     rise = jnp.where(is_sphere, rise, 0)
     a, b = matmul(axes, x_0), matmul(axes, x_1)
-    height = jnp.where(is_sphere, 0, x_1[2] - x_0[2])
+    axial = jnp.where(is_sphere, 0, x_1[2] - x_0[2])  # the distance along the axis of a cylinder
     if side is None or has_side is None:
         path = _outer_path(a, b, radius)
     else:
@@ -116,8 +116,8 @@ def wrapped_line(
             path = select(bends, inner, path)
     # Unused lengths become 1, so their derivatives are not NaN.
     planar = jnp.where(path.used, path.length, 1)
-    length = jnp.sqrt(planar * planar + height * height)
-    along_axis = jnp.stack([jnp.zeros_like(height)] * 2 + [height])
+    length = jnp.sqrt(planar * planar + axial * axial)
+    along_axis = jnp.stack([jnp.zeros_like(axial)] * 2 + [axial])
 
     def force(by_end: Array, rise_by_end: Array, sign: int) -> Array:
         """The derivative (3,) of the length with respect to one end."""

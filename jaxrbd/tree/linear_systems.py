@@ -8,8 +8,9 @@ the same form.
 
 Each pass is a `lax.custom_linear_solve` whose solver is from passes.py, paths.py or
 gpu/products.py. JAX differentiates the linear system, in forward and reverse mode and to any order,
-and never the solver. The derivative rule of the world poses is such a solve too. The size of the
-program does not depend on the number of bodies.
+and never the solver. The world poses are computed by the solver alone, and their derivative rule is
+such a solve. With the solver of passes.py, the size of the program does not depend on the number of
+bodies.
 
 `lax.custom_linear_solve` does not check that the solver inverts the operator. The tests of the
 package check this for each solver, and check that `propagate` and `accumulate` are transposes.
@@ -60,7 +61,7 @@ _DENSE = 128
 # write twice as many bytes. For the humanoid on an NVIDIA H200, the two times are equal at 27,000
 # states in inverse dynamics, and at 200,000 states in forward dynamics.
 _MANY_STATES = 50_000
-# On a CPU, the loop reads and writes rows in place if they have at most this many entries.
+# The loop reads and writes rows in place if they have at most this many entries.
 _FEW_ENTRIES = 12
 
 
@@ -147,8 +148,9 @@ def sum_to_leaves(
     """`propagate` in one common frame: `y_i` is the sum of `b_j` over the bodies that support i.
 
     `world` (n,): the motion of the world (default zero), which is added to all sums. With
-    `few_kernels`, the sums are a product with a 0/1 matrix of size nb, also where a pass is faster.
-    On a CPU the product has six kernels less than the loop of the pass.
+    `few_kernels`, `implementation("automatic")` computes the sums of up to 128 bodies by a product
+    with a 0/1 matrix, also where a pass is faster. On a CPU the product has six kernels less than
+    the loop of the pass.
     """
     if few_kernels and current_implementation() == "automatic" and topology.nb <= _DENSE:
         sums = matmul(jnp.asarray(topology.supports.T, b.dtype), b)

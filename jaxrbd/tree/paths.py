@@ -72,8 +72,9 @@ class Level(NamedTuple):
 def _scan(join: Join, x: Any, is_first: np.ndarray, reverse: bool = False) -> Any:
     """The products of the rows in order; a row with `is_first` starts a new product.
 
-    Before step k, the product of row i has the last 2^k factors of the final product (or all of
-    them, if they are fewer). The product of row i - 2^k has the factors before these.
+    With `reverse`, the order is from the last row to row 0. Before step k, the product of a row has
+    the last 2^k factors of the final product (or all of them, if they are fewer). The product of
+    the row 2^k places earlier in the order has the factors before these.
     """
     firsts = is_first[::-1] if reverse else is_first
     place = np.arange(len(firsts)) - np.maximum.accumulate(np.where(firsts, range(len(firsts)), 0))

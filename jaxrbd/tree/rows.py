@@ -27,7 +27,8 @@ def map_rows(
     - `function`: a function of pytrees of arrays (..., k) that broadcasts over leading axes. It
       uses only operations that `tree/gpu/lanes.py` can evaluate, and it depends on no other arrays;
     - `operands`: pytrees of arrays (m, ...);
-    - `indices`: for each operand the indices (n,) or (n, w) of its rows, or None for all n rows.
+    - `indices`: for each operand the indices (n,) or (n, w) of its rows, or None for all n rows;
+      operands without an entry in `indices` have None.
       For (n, w) the operand of the function has one more axis, (..., w, k).
 
     On a GPU the function can be one kernel. The derivatives are the derivatives of `function`, to

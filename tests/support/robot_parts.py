@@ -169,7 +169,7 @@ class Robot:
   {self.about}
   Written by tests/support/bundled_robots.py: change the robot there. SI units.
 
-  Each link is one solid of uniform density; its inertia follows from its visual:
+  Each link with mass is one solid of uniform density; its inertia follows from its visual:
     box of sides x, y, z         m (y^2 + z^2) / 12, m (x^2 + z^2) / 12, m (x^2 + y^2) / 12
     cylinder, radius r, length l along its z axis
                                  m (3 r^2 + l^2) / 12 twice, m r^2 / 2

@@ -27,8 +27,8 @@ class ReadActuators(NamedTuple):
     - `controls`: for each actuator the index of its control in MuJoCo's `ctrl`;
     - `activations`: for each actuator the index of its activation in MuJoCo's `act`, or -1;
     - `delays`: for each actuator the delay of its control in s;
-    - `holds`: for each actuator whether the delayed control is the last sample that is old enough;
-      otherwise it is interpolated between two samples.
+    - `holds`: for each actuator whether the delayed control is the newest control that is at least
+      as old as the delay; otherwise it is interpolated between two controls.
     """
 
     actuators: AffineActuators
@@ -161,7 +161,7 @@ def _driven(
 def _periods(
     source: Source, kept: list[int], driven: list[str | Tendon | Transmission]
 ) -> np.ndarray | None:
-    """The periods (n,) of position servos whose length is an angle; None if there are none.
+    """The periods (n,) of position servos of ball joints and of rotations of sites, or None.
 
     MuJoCo moves the control of such a servo by whole turns. An actuator is a position servo if its
     gain is the negative of the coefficient of the length in its bias.
@@ -196,26 +196,26 @@ def _coefficients(source: Source, what: str, kinds: np.ndarray, values: np.ndarr
 def _read_muscles(source: Source, kept: list[int], disabled: np.ndarray) -> Muscles | None:
     """The muscles among the actuators `kept`, or None; `disabled` (n,) as in `_read_filter`."""
     m = source.m
-    gains, biases = (
+    is_muscle, has_passive_force = (
         np.array([source.kind(what, kinds[i]) == "muscle" for i in kept], bool)
         for what, kinds in (("Gain", m.actuator_gaintype), ("Bias", m.actuator_biastype))
     )
-    if not gains.any():
+    if not is_muscle.any():
         return None
     values, outputs = m.actuator_gainprm[kept], source.outputs[kept]
     force, scale = values[:, 2], values[:, 3]
     acceleration = np.maximum(m.actuator_acc0[outputs], source.mj.mjMINVAL)
     peak = np.where(force < 0, scale / acceleration, force)
     default = Muscles(np.zeros(len(kept)), np.tile([0.0, 1.0], (len(kept), 1)))
-    rows = gains[:, None]
+    rows = is_muscle[:, None]
     return Muscles(
-        peak_force=np.where(gains & ~disabled, peak, 0),
+        peak_force=np.where(is_muscle & ~disabled, peak, 0),
         length_range=np.where(rows, m.actuator_lengthrange[outputs], default.length_range),
         scaled_range=np.where(rows, values[:, :2], default.scaled_range),
         active_range=np.where(rows, values[:, 4:6], default.active_range),
-        largest_speed=np.where(gains, values[:, 6], default.largest_speed),
-        passive_peak=np.where(gains & biases, values[:, 7], 0),
-        eccentric_peak=np.where(gains, values[:, 8], default.eccentric_peak),
+        largest_speed=np.where(is_muscle, values[:, 6], default.largest_speed),
+        passive_peak=np.where(is_muscle & has_passive_force, values[:, 7], 0),
+        eccentric_peak=np.where(is_muscle, values[:, 8], default.eccentric_peak),
     )
 
 

@@ -34,7 +34,8 @@ class MujocoCoordinates(eqx.Module):
     The names of methods are the names of their results: `qpos`, `qvel`, `qacc` and `qfrc` have the
     order and axes of MuJoCo, and `q`, `v`, `a` and `tau` have the order and axes of jaxrbd. All
     methods are pure functions for `jit`, `vmap` and `grad`. `model` is the model of the same
-    import, with any values of its parameters.
+    import, with any values of its parameters. They raise ArgumentError for a model whose joints
+    have another number of coordinates or velocities.
 
     The differences are:
 
@@ -65,12 +66,12 @@ class MujocoCoordinates(eqx.Module):
 
     def qpos(self, model: Model, q: ArrayLike) -> Float[Array, " nq_mujoco"]:
         """MuJoCo's configuration for q (nq,)."""
-        return joint_coordinates(model, arguments.configuration(model, q))[_inverse(self.q_index)]
+        return joint_coordinates(model, arguments.configuration(model, q))[self._places(model, "q")]
 
     def qvel(self, model: Model, q: ArrayLike, v: ArrayLike) -> Float[Array, " nv_mujoco"]:
         """MuJoCo's velocity for q (nq,) and v (nv,)."""
         q, v = arguments.configuration(model, q), arguments.velocity(model, v)
-        return self._world_axes(model, q, joint_rates(model, q, v))[_inverse(self.v_index)]
+        return self._world_axes(model, q, joint_rates(model, q, v))[self._places(model, "v")]
 
     def qacc(
         self, model: Model, q: ArrayLike, v: ArrayLike, a: ArrayLike
@@ -79,7 +80,7 @@ class MujocoCoordinates(eqx.Module):
         q, v = arguments.configuration(model, q), arguments.velocity(model, v)
         rates = joint_rate_derivatives(model, q, v, arguments.velocity(model, a, "a"))
         classical = rates + self._cross_products(joint_rates(model, q, v))
-        return self._world_axes(model, q, classical)[_inverse(self.v_index)]
+        return self._world_axes(model, q, classical)[self._places(model, "v")]
 
     def qfrc(self, model: Model, q: ArrayLike, tau: ArrayLike) -> Float[Array, " nv_mujoco"]:
         """A generalized force of MuJoCo for q (nq,) and tau (nv,).
@@ -88,7 +89,7 @@ class MujocoCoordinates(eqx.Module):
         """
         q, tau = arguments.configuration(model, q), arguments.velocity(model, tau, "tau")
         tau = entries_of_all_joints(model, tau, "v")
-        return self._world_axes(model, q, tau)[_inverse(self.v_index)]
+        return self._world_axes(model, q, tau)[self._places(model, "v")]
 
     def mujoco_mass_matrix(
         self, model: Model, q: ArrayLike, M: ArrayLike
@@ -103,14 +104,14 @@ class MujocoCoordinates(eqx.Module):
         if model.coupling is not None:
             raise ArgumentError(f"joints of {model!r} follow others: M lacks their entries")
         half = self._world_axes(model, q, M)
-        index = _inverse(self.v_index)
+        index = self._places(model, "v")
         return self._world_axes(model, q, half.T)[index][:, index]
 
     # ----------------------------------------------------------------------------- from MuJoCo
 
     def q(self, model: Model, qpos: ArrayLike) -> Float[Array, " nq"]:
         """The configuration (nq,) for MuJoCo's configuration."""
-        all_joints = self._sized(model, qpos, "qpos", self.q_index)[np.array(self.q_index, int)]
+        all_joints = self._of_all_joints(model, qpos, "qpos", "q")
         return independent_entries(model, all_joints, "q")
 
     def v(
@@ -126,7 +127,7 @@ class MujocoCoordinates(eqx.Module):
         Raises ArgumentError unless exactly one of q and `qpos` is given.
         """
         q, qvel = self._configuration(model, q, qpos), _given(qvel, "qvel")
-        all_joints = self._sized(model, qvel, "qvel", self.v_index)[np.array(self.v_index, int)]
+        all_joints = self._of_all_joints(model, qvel, "qvel", "v")
         return independent_entries(model, self._body_axes(model, q, all_joints), "v")
 
     def a(
@@ -147,7 +148,7 @@ class MujocoCoordinates(eqx.Module):
         q, qacc = self._configuration(model, q, qpos), _given(qacc, "qacc")
         _exactly_one(v, qvel, "v", "qvel")
         v = self.v(model, q, qvel) if v is None else arguments.velocity(model, v)
-        all_joints = self._sized(model, qacc, "qacc", self.v_index)[np.array(self.v_index, int)]
+        all_joints = self._of_all_joints(model, qacc, "qacc", "v")
         classical = self._body_axes(model, q, all_joints)
         rates = classical - self._cross_products(joint_rates(model, q, v))
         return independent_entries(model, rates, "v")
@@ -166,7 +167,7 @@ class MujocoCoordinates(eqx.Module):
         ArgumentError unless exactly one of q and `qpos` is given.
         """
         q, qfrc = self._configuration(model, q, qpos), _given(qfrc, "qfrc")
-        all_joints = self._sized(model, qfrc, "qfrc", self.v_index)[np.array(self.v_index, int)]
+        all_joints = self._of_all_joints(model, qfrc, "qfrc", "v")
         return independent_joint_force(model, q, self._body_axes(model, q, all_joints))
 
     def mass_matrix(
@@ -182,7 +183,7 @@ class MujocoCoordinates(eqx.Module):
         Raises ArgumentError unless exactly one of q and `qpos` is given.
         """
         q, M_mujoco = self._configuration(model, q, qpos), _given(M_mujoco, "M_mujoco")
-        n, index = len(self.v_index), np.array(self.v_index, int)
+        n, index = len(self.v_index), self._index(model, "v")
         M = arguments.array(model, M_mujoco, "M_mujoco", (n, n), "nv_mujoco, nv_mujoco")
         half = self._body_axes(model, q, M[index][:, index])
         M = self._body_axes(model, q, half.T)
@@ -194,10 +195,30 @@ class MujocoCoordinates(eqx.Module):
             return arguments.configuration(model, q)
         return self.q(model, _given(qpos, "qpos"))
 
-    # ------------------------------------------------------------------------------ free joints
+    # -------------------------------------------------------------------------- order of entries
 
-    def _sized(self, model: Model, x: ArrayLike, name: str, index: tuple[int, ...]) -> Array:
-        return arguments.array(model, x, name, (len(index),), f"the length of MuJoCo's {name}")
+    def _index(self, model: Model, space: str) -> np.ndarray:
+        """`q_index` or `v_index` (`space`: "q" or "v"), for a model with as many entries."""
+        index = np.array(self.q_index if space == "q" else self.v_index, int)
+        topology = arguments.robot(model).topology
+        size = topology.nq if space == "q" else sum(model.joint_nvs)
+        if size != len(index):
+            what = "coordinates" if space == "q" else "velocities"
+            raise ArgumentError(
+                f"the joints of {model!r} have {size} {what}, expected {len(index)} as in MuJoCo"
+            )
+        return index
+
+    def _places(self, model: Model, space: str) -> np.ndarray:
+        """For each entry of MuJoCo, its index among the entries of all joints of the model."""
+        return np.argsort(self._index(model, space))
+
+    def _of_all_joints(self, model: Model, x: ArrayLike, name: str, space: str) -> Array:
+        """The entries of an array of MuJoCo, in the order of all joints of the model."""
+        index = self._index(model, space)
+        return arguments.array(model, x, name, index.shape, f"the length of MuJoCo's {name}")[index]
+
+    # ------------------------------------------------------------------------------ free joints
 
     def _rotations(self, model: Model, q: Array) -> Float[Array, "n 3 3"]:
         start = np.array([place for place, _ in self.free], int)[:, None] + np.arange(4)
@@ -289,7 +310,3 @@ def _exactly_one(x: ArrayLike | None, y: ArrayLike | None, x_name: str, y_name: 
     if (x is None) == (y is None):
         found = "neither" if x is None else "both"
         raise ArgumentError(f"expected one of {x_name} and {y_name}, found {found}")
-
-
-def _inverse(index: tuple[int, ...]) -> np.ndarray:
-    return np.argsort(np.array(index, int))

@@ -78,7 +78,7 @@ def read_scene(source: Source, soft: bool) -> ReadScene:
     moves = source.moving_bodies()[m.geom_bodyid]
     shaped, surfaces = (np.isin(source.geom_kinds, kinds) for kinds in (SHAPES, GROUNDS))
     found = _candidates(source)
-    # A joint must move one geom of a pair. MuJoCo's `body_weldid` counts mocap bodies as moving.
+    # A joint must move at least one geom of a pair. For MuJoCo's `body_weldid`, mocap bodies move.
     found = found.select(np.any(moves[found.geoms], axis=1))
     # Of each pair, one geom that moves, and the other geom.
     moving = np.where(moves[found.geoms[:, 0]], *found.geoms.T)

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
@@ -66,24 +65,26 @@ class Imported(NamedTuple):
 
     - `model`: the robot. Every body except the world, and every site, is a frame of the model;
     - `scene`: the ground, the shapes that can touch the ground, and the pairs of shapes that can
-      touch each other, or None if nothing can touch;
+      touch each other. If nothing can touch, it is None or, from an import with `soft=True`, a
+      scene without contacts, which has the softness of the joint limits;
     - `actuators`: joint forces, as functions of the state and the control;
-    - `passive`: springs, nonlinear damping, gravity compensation and fluid forces, as functions of
-      the state;
+    - `passive`: springs, gravity compensation, fluid forces, and the damping and the armature that
+      `model` cannot state, as functions of the state;
     - `tendons`: all tendons of the file, then the limits of the rotations of ball joints.
       `tendons(model, q, v)` is the generalized force of their springs and their damping;
     - `delays` (n,): the delay of the control of each actuator in s, zero for most; `delay` makes a
-      `Delay` from them. `delays_hold`: whether each delayed control is the last one that is old
-      enough; otherwise it is interpolated;
+      `Delay` from them. `delays_hold`: for each actuator, whether the delayed control is the newest
+      control that is at least as old as the delay; otherwise it is interpolated;
     - `filter`: the activation dynamics of the actuators. `filter.push` returns the control for
       `actuators`. It does not change the control of an actuator without dynamics;
     - `sensors`: the sensors of the file by name; a call returns their readings. Sensors without a
       counterpart are in `sensors.left_out` with the reason, also if the import was strict, because
       they change no motion;
-    - `constraints`: the equality constraints that are active at the start;
+    - `constraints`: the equality constraints that are active at the start, without those that
+      became joints that follow others (`mimic=True`);
     - `inactive_constraints`: the equality constraints that are not active at the start;
-    - `pairs`: the names of the geoms of the pairs of `scene`. A scene without the pairs is faster:
-      `dataclasses.replace(scene, pairs=None, material=Material(friction=0.8))`;
+    - `pairs`: the names of the geoms of the pairs of `scene`, without the contacts with the ground.
+      A scene without these pairs is faster: `scene.only_ground()`;
     - `keyframes`: the keyframes by name;
     - `sites`: for each site the name of its frame;
     - `q0` (nq,): the configuration that the file states, MuJoCo's `qpos0`;
@@ -128,12 +129,13 @@ class Imported(NamedTuple):
             past, delayed = delay.push(past, control)  # once per time step
             activation, filtered = filter.push(activation, delayed, dt)
 
-        A delayed control is interpolated between two controls or, where `delays_hold` is true, is
-        the last control that is old enough, as the attribute `interp` of the file says. Raises
-        ArgumentError for a dt that is not positive and finite, or traced.
+        As the attribute `interp` of the file says, a delayed control is interpolated between two
+        controls or, where `delays_hold` is true, is the newest control that is at least as old as
+        the delay. Raises ArgumentError for a traced dt, and for a dt that is not positive and
+        finite.
         """
         step = arguments.known(dt)
-        if step is None or np.ndim(step) or not 0 < step < np.inf:
+        if step is None or step.dtype == bool or np.ndim(step) or not 0 < step < np.inf:
             raise ArgumentError(f"dt is {dt}, expected a known finite number above 0")
         if not np.any(self.delays):
             return None
@@ -236,7 +238,7 @@ def inspect_mjcf(
 def inspect_and_load_mjcf(
     path: str | os.PathLike[str],
 ) -> tuple[list[RobotFileError], list[RobotFileError], Imported | None]:
-    """The results of `inspect_mjcf`, and of `load_mjcf` with strict=False. Reads the file once.
+    """The results of `inspect_mjcf`, and of its call of `load_mjcf`, with strict=False.
 
     The last result is None for a file with errors. Raises ArgumentError as `inspect_mjcf`.
     """
@@ -261,12 +263,13 @@ def from_mujoco(
     - `mj_model`: a `mujoco.MjModel`;
     - `strict`: whether to raise ModelError for features that cannot be carried over. Otherwise the
       result is without these features, and `omitted` has texts about them;
-    - `mimic`: whether an equality of two joints makes the first joint follow the second joint, with
-      a `Mimic` or a `Follow`. Otherwise the equality is one of `constraints`;
-    - `soft`: whether contacts and position limits of joints are soft as in MuJoCo. `scene` then has
-      a `Softness` for each contact and each limit, and MuJoCo's inverse inertias at `qpos0`.
-      Otherwise they are rigid. Limits of tendons, equality constraints and dry friction are rigid
-      in both cases.
+    - `mimic`: whether an active equality of two joints makes the first joint follow the second
+      joint, with a `Mimic` or a `Follow`. Otherwise the equality is one of `constraints`, as it is
+      if its first joint follows or leads another joint already, or its second joint follows one;
+    - `soft`: whether contacts and position limits of hinges and slides are soft as in MuJoCo.
+      `scene` then has a `Softness` with a row per contact, one with a row per joint velocity, and
+      MuJoCo's inverse inertias at `qpos0`. Otherwise they are rigid. Limits of ball joints and
+      tendons, equality constraints and dry friction are rigid in both cases.
 
     The forces and the acceleration of MuJoCo without contacts and constraints are, with the fields
     of the result,
@@ -276,7 +279,7 @@ def from_mujoco(
         a = tendon_dynamics(model.with_dissipation(), tendons, q, v, tau)
 
     if no joint has `frictionloss`. Without tendons, `forward_dynamics` gives this acceleration. The
-    following parameters have another meaning in MuJoCo:
+    parameters of MuJoCo become the following ones:
 
     - `Model.friction` is MuJoCo's `frictionloss`. MuJoCo treats it as a soft constraint, and jaxrbd
       as Coulomb friction, `-friction sign(v)`, in `passive_force`;
@@ -384,13 +387,28 @@ def _outermost_element(
 def _configuration(
     model: Model, coordinates: MujocoCoordinates, qpos: np.ndarray
 ) -> Float[Array, " nq"]:
-    """As `coordinates.q`, in NumPy, so that the import compiles nothing."""
+    """As `coordinates.q`, in NumPy, so JAX compiles nothing."""
     all_joints = qpos[np.array(coordinates.q_index, int)]
     return as_array(all_joints[independent_index(model, "q")], model.dtype)
 
 
-# One program for all keyframes; outside of it, each operation would be a program.
-_velocity = jax.jit(MujocoCoordinates.v)
+def _velocity(
+    source: Source,
+    model: Model,
+    coordinates: MujocoCoordinates,
+    qpos: np.ndarray,
+    qvel: np.ndarray,
+) -> Float[Array, " nv"]:
+    """As `coordinates.v` with `qpos`, in NumPy, so JAX compiles nothing."""
+    qvel = np.array(qvel)
+    for joint in filter(source.is_free, range(source.m.njnt)):
+        position, linear = source.m.jnt_qposadr[joint], source.m.jnt_dofadr[joint]
+        quaternion = np.array(qpos[position + 3 : position + 7])
+        source.mj.mju_normalize4(quaternion)
+        axes = slice(linear, linear + 3)
+        qvel[axes] = source.rotation(quaternion).T @ qvel[axes]
+    all_joints = qvel[np.array(coordinates.v_index, int)]
+    return as_array(all_joints[independent_index(model, "v")], model.dtype)
 
 
 def _keyframe(
@@ -398,7 +416,7 @@ def _keyframe(
 ) -> Keyframe:
     m = source.m
     q = _configuration(model, coordinates, m.key_qpos[key])
-    v = _velocity(coordinates, model, q, np.asarray(m.key_qvel[key], model.dtype))
+    v = _velocity(source, model, coordinates, m.key_qpos[key], m.key_qvel[key])
     control = m.key_ctrl[key][drives.controls]
     activation = np.append(m.key_act[key], 0)[drives.activations]  # 0 for the index -1
     mocap = {}
@@ -407,9 +425,9 @@ def _keyframe(
         H = source.pose(
             m.key_mpos[key].reshape(-1, 3)[place], m.key_mquat[key].reshape(-1, 4)[place]
         )
-        R, p = (jnp.asarray(x, model.dtype) for x in (H[:3, :3], H[:3, 3]))
+        R, p = (as_array(x, model.dtype) for x in (H[:3, :3], H[:3, 3]))
         mocap[source.bodies[body]] = Pose(R, p)
-    control, activation = (jnp.asarray(x, model.dtype) for x in (control, activation))
+    control, activation = (as_array(x, model.dtype) for x in (control, activation))
     return Keyframe(q, v, control, activation, mocap)
 
 

@@ -20,7 +20,7 @@ _DEFAULT_COLOR = (0.5, 0.5, 0.5, 1.0)
 def read_shapes(source: Source, body: int) -> tuple[tuple[Geometry, ...], tuple[Geometry, ...]]:
     """The visuals and the collisions of a body, in the frame of the body.
 
-    Planes and height fields are left out: they are part of the ground.
+    Planes and height fields are left out, because they are no shapes of links.
     """
     m = source.m
     visuals, collisions = [], []

@@ -38,8 +38,9 @@ def read_contact_softness(
     `pair` (n,): the id of the pair, or -1; `friction`, `condim` (n,): the coefficient of sliding
     and the condim of each contact.
 
-    The geom with the higher priority has its own parameters. With equal priorities, the parameters
-    are means with the weights `solmix`; of negative `solref`, they are the smaller ones.
+    The parameters are those of the explicit pair or else of the geom with the higher priority. With
+    equal priorities, they are means with the weights `solmix`; but if the first number of a
+    `solref` is 0 or less, each number of `solref` is the smaller one of both geoms.
 
     The inverse inertia of a contact is the sum of those of both bodies (`body_invweight0`). With
     pyramidal cones, MuJoCo divides the normal force among 2 (condim - 1) edges with a resistance
@@ -94,7 +95,7 @@ def soft_scene(source: Source, model: Model, scene: Scene | None) -> Scene:
 def _corrected(solref: np.ndarray, solimp: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """`solref` (n, 2) and `solimp` (n, 5) as MuJoCo corrects them when it uses them.
 
-    Its default replaces a `solref` with a positive and a negative number.
+    Its default replaces a `solref` with one positive number and one number of 0 or less.
     """
     mixed = (solref[:, 0] > 0) != (solref[:, 1] > 0)
     solref = np.where(mixed[:, None], Softness().solref, solref)

@@ -238,7 +238,7 @@ class Source:
         return H
 
 
-# The fields of MuJoCo's compiled model, besides positions, whose numbers must be finite.
+# The fields of MuJoCo's compiled model, besides qpos0 and springref, whose numbers must be finite.
 _FINITE = (
     "actuator_biasprm",
     "actuator_gainprm",

@@ -113,7 +113,10 @@ def _link(source: Source, body: int) -> str | None:
 
 
 def _kind(source: Source, joint: int) -> tuple[Joint, np.ndarray]:
-    """The kind of a joint, and the pose (4, 4) of the joint after a motion by `-qpos0`."""
+    """The kind of a joint, and the pose (4, 4) of a hinge or a slide after a motion by `-qpos0`.
+
+    For other joints the pose is the identity.
+    """
     m, kind = source.m, source.kind("Joint", source.m.jnt_type[joint])
     axis = m.jnt_axis[joint].copy()
     reference = m.qpos0[m.jnt_qposadr[joint]]

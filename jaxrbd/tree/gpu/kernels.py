@@ -1,8 +1,8 @@
 """Passes over the tree, and functions of single nodes, as one GPU kernel each.
 
-A kernel has one thread per state. For a pass, the loop over the nodes is inside the kernel, and a
-thread reads only rows that it has written itself. For a function of single nodes, each block of
-threads computes one node.
+The kernel of a pass has one thread per state. The loop over the nodes is inside the kernel, and a
+thread reads only results that it has written itself. The kernel of a function of single nodes has
+one thread per state and node, and each block of threads computes one node.
 
 The step of a pass is the step that `lax.scan` runs on a CPU. `lanes.evaluate` computes it entry by
 entry. On other devices a kernel can be interpreted, for tests.

@@ -119,7 +119,7 @@ def evaluate(function: Callable[..., Any], like: Any, *operands: Any) -> Any:
 
     `operands`: pytrees of object arrays, as `entries` makes them; `like`: the operands of one
     state, as pytrees of arrays or `jax.ShapeDtypeStruct`. Raises NotImplementedError, which names
-    the operation, if the function has an operation that is not in the tables above.
+    the operation, if the function has an operation on entries that this module does not know.
     """
     program, shapes = jax.make_jaxpr(function, return_shape=True)(*like)
     leaves = jax.tree.leaves(operands)
@@ -205,7 +205,7 @@ def _changed_entries(name: str, parameters: dict[str, Any], x: list[np.ndarray])
 
 
 def _taken_entries(primitive: Any, parameters: dict[str, Any], x: np.ndarray, *places: Any) -> Any:
-    """The entries of x that the operation takes, found by the operation on their indices."""
+    """The entries of x that the operation takes. It is applied to the indices of the entries."""
     indices = np.arange(x.size, dtype=np.int32).reshape(x.shape)
     with jax.ensure_compile_time_eval():
         taken = np.asarray(primitive.bind(indices, *places, **parameters))
