@@ -240,7 +240,7 @@ REFUSED = {
     "the stiffness of joint 'a' is -1": {"bias": [[0, 1.0, 0]]},
     "the damping of joint 'a' is -1": {"bias": [[0, 0, 1.0]]},
     "joint 'c' has 3 degrees of freedom": {"joints": ("c",)},
-    "joint 'a' has 2 actuators with a limit": {
+    "joint 'a' has 2 actuators and a limit": {
         "joints": ("a", "a"),
         "force_range": [[-1, 1], [-1, 1]],
     },

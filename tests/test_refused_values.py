@@ -444,6 +444,19 @@ REFUSED = {
     ),
     "constraints is": lambda: constraints.close_loops(ARM, np.zeros(2), constraints.point(None, 0)),
     "axis is [0. 0. 0.]": lambda: constraints.hinge(None, 0, (0, 0, 0)),
+    "axis is (True, False, False), expected": lambda: constraints.hinge(
+        None, 0, (True, False, False)
+    ),
+    "stabilisation has dtype bool": lambda: constrained(stabilisation=True),
+    "multipliers[0] is None": lambda: constraints.constraint_wrenches(
+        ARM, Q, [constraints.point(None, TIP)], [None]
+    ),
+    "multipliers is an array of shape ()": lambda: constraints.constraint_wrenches(
+        ARM, Q, [constraints.point(None, TIP)], jnp.zeros(())
+    ),
+    "bias has shape (1,)": lambda: constraints.constrained_body(
+        ARM.inertia[0], np.eye(1, 6), *np.zeros((2, 6)), np.zeros(1)
+    ),
     "frames is 3, expected a sequence of frames": lambda: algorithms.delassus_matrix(ARM, Q, 3),
     "frames is 'tool', expected a sequence": lambda: algorithms.delassus_matrix(ARM, Q, "tool"),
     "reference is 'x', expected one of": lambda: algorithms.delassus_matrix(ARM, Q, (), "x"),

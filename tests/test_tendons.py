@@ -687,7 +687,7 @@ def test_a_traced_range_without_order_gives_nan():
                 jnp.zeros(2),
                 jnp.zeros(2),
             ),
-            "tendon 'rope' has 2 actuators with a limit",
+            "tendon 'rope' has 2 actuators and a limit",
         ),
     ],
 )

@@ -3,7 +3,7 @@
 The equations are a function of the relative pose of the two frames. The chain rule gives the
 `ConstraintRows` from this function and the motion of the two bodies. So a new kind of loop needs
 one function of a pose. All constraints with the same function are evaluated in one batch, so
-the size of the program does not depend on the number of constraints.
+the size of the program hardly grows with the number of constraints.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class FrameConstraint(Constraint):
         return rows_of_one_kind(model, motion, [self])[0]
 
     def wrenches(self, model, q, multiplier):
-        (a, X_PA, X_A), (b, X_PB, X_B) = self._ends(model, q)
+        (a, X_aA, X_A), (b, X_bB, X_B) = self._ends(model, q)
         X_AB = relative_pose(X_A, X_B)
         m = self.checked_error(model, X_AB).shape
         multiplier = arguments.array(model, multiplier, "multiplier", m, "m")
@@ -111,9 +111,9 @@ class FrameConstraint(Constraint):
         (wrench,) = transposed(multiplier)
         f_ext = jnp.zeros((model.nb, 6), model.dtype)
         if b >= 0:
-            f_ext = f_ext.at[b].add(transform_force(X_PB, wrench))
+            f_ext = f_ext.at[b].add(transform_force(X_bB, wrench))
         if a >= 0:
-            f_ext = f_ext.at[a].add(-transform_force(compose(X_PA, X_AB), wrench))
+            f_ext = f_ext.at[a].add(-transform_force(compose(X_aA, X_AB), wrench))
         return f_ext
 
     def checked_error(self, model: Model, X: Pose) -> Array:
@@ -127,14 +127,17 @@ class FrameConstraint(Constraint):
         return value
 
     def _ends(self, model: Model, q) -> list[tuple[int, Pose, RootedPose]]:
-        """For A and B: the body (-1: the world), the pose in the body, the pose in the world."""
+        """For A and B: the body (-1: the world), the pose in the body, the pose in the world.
+
+        E is the end A or B, F the frame of the model in which E is fixed, and b the body.
+        """
         kinematics, ends = forward_kinematics(model, q), []
-        for frame, X_FP in ((self.frame_a, self.X_a), (self.frame_b, self.X_b)):
-            body, X_BP = -1, cast(X_FP, model.dtype)
+        for frame, X_FE in ((self.frame_a, self.X_a), (self.frame_b, self.X_b)):
+            body, X_bE = -1, cast(X_FE, model.dtype)
             if frame is not None:
-                body, X_BF, _ = find_frame(model, kinematics, frame)
-                X_BP = compose(X_BF, X_BP)
-            ends.append((body, X_BP, pose_in_world(model, kinematics, body, X_BP)))
+                body, X_bF, _ = find_frame(model, kinematics, frame)
+                X_bE = compose(X_bF, X_bE)
+            ends.append((body, X_bE, pose_in_world(model, kinematics, body, X_bE)))
         return ends
 
 
@@ -199,9 +202,7 @@ class _Hinge(eqx.Module):
     axis: Array | np.ndarray
 
     def __init__(self, axis):
-        self.axis = axis if isinstance(axis, Array) else np.asarray(axis, float)
-        if self.axis.shape != (3,):
-            raise ArgumentError(f"axis has shape {self.axis.shape}, expected (3,)")
+        self.axis = arguments.parameter(axis, "axis", (3,))
         arguments.require_direction(self.axis, "axis")
 
     def __call__(self, X: Pose) -> Array:
@@ -248,9 +249,10 @@ class _End(NamedTuple):
     - `X`: the pose in the world;
     - `J` (nv, 6): the Jacobian, one row per velocity in v;
     - `V` (6,): the spatial velocity; `A` (6,): the spatial acceleration for a = 0;
-    - `J_terms` (nv, 2): each entry of J is a sum of terms. For the linear and the angular part of
-      each row, an estimate of the sum of the absolute values of the terms. A few eps times this
-      estimate is the rounding error, which decides whether a constraint row is redundant.
+    - `J_terms` (nv, 2): each entry of J is a sum of terms. `J_terms` estimates the sum of the
+      absolute values of these terms, for the linear and for the angular part of each row of J. A
+      few eps times this sum is the rounding error, which decides whether a constraint row is
+      redundant.
     """
 
     X: RootedPose
@@ -302,8 +304,8 @@ def _jacobian_terms(
 
     `moves` (n, nb): whether the joint of a body moves a frame; `p_RB` (nb, 3): the bodies' origins.
     The linear part of a row of J is `S_linear + S_angular x (p_F - p_dof)`. Both positions are sums
-    of link vectors from the root body. The size of these terms is estimated by the distance of the
-    position from the root body.
+    of link vectors from the root body. The size of the terms of such a sum is estimated by the
+    distance of the position from the root body.
     """
     dof_body = model.topology.dof_body
     S_linear, S_angular = jnp.split(motion_subspace(model), 2, axis=-1)

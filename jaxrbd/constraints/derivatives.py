@@ -2,7 +2,7 @@
 
 The acceleration a and the multipliers lambda satisfy the KKT system (`kkt.py`)
 
-    rnea(q, v, a, f_ext) - K^T lambda = tau,      c = K a + dK/dt v + d K v + p phi = 0.
+    rnea(q, v, a, f_ext) - K^T lambda = tau,      c = K a + dK/dt v + d K v + p phi = 0,
 
 with the gains p and d of the stabilisation; `d K v` is a product. The implicit function of the
 system is differentiated with respect to q, v and tau. In these equations da, dlambda, dc and
@@ -12,8 +12,8 @@ d(rnea) are differentials:
     [K    0 ] [dlambda ] = [            -dc             ]
 
 In an impact, a is the change of v. Then tau and the bias force are zero, and
-`c = K (a + (1 + restitution) v)`. These are the equations of a motion at rest, without gravity and
-stabilisation.
+`c = K (a + (1 + restitution) v)`. Except for the term `K (1 + restitution) v`, these are the
+equations above at v = 0, without gravity, external forces and stabilisation.
 
 d(rnea) and dc are the changes at constant a, from `rnea_derivatives` and `row_derivatives.py`. If
 rows are redundant, the multipliers with the least `|lambda / s|`, for the scales s of the rows in
@@ -160,7 +160,7 @@ def dynamics_first_order(
     kinematics, a = system.kinematics, system.solution.x
     a_of_rows, moving = a, 1.0
     if impact is not None:
-        # The change a of v in an impact has the equations of a motion at rest, without gravity,
+        # The change a of v in an impact has the equations of a motion at v = 0, without gravity,
         # external forces and stabilisation. Its rows are `K (a + (1 + restitution) v)`.
         moving = jnp.where(impact, 0, 1).astype(model.dtype)
         a_of_rows = a + (1 - moving) * (1 + restitution) * v
@@ -200,7 +200,7 @@ def _by_state(
 ) -> Response:
     """The derivatives with respect to q and v, for the right-hand sides in columns.
 
-    `force` and k have first nv columns for q, then the columns for v.
+    The first nv columns of `force` and of k are for q, the next nv columns for v.
     """
     e, weights = system.solution.e, _weights_by_q(model, system, rows)
     by_q = (

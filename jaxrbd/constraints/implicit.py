@@ -42,6 +42,8 @@ from .rows import (
 
 def require_stabilisation(name: str, values: arguments.Parameter, model: Any = None) -> None:
     """Raise ArgumentError unless the values are a rate () or a pair (2,), finite and 0 or more."""
+    if values.dtype == bool:
+        raise ArgumentError(f"{name} has dtype bool, expected a rate () or a pair (2,)")
     if values.shape not in ((), (2,)):
         raise ArgumentError(f"{name} has shape {values.shape}, expected a rate () or a pair (2,)")
     requirement = arguments.FINITE_NOT_NEGATIVE
@@ -100,8 +102,8 @@ def constrained_dynamics(
       `forward_dynamics`;
     - `constraints`: from `point`, `hinge`, `weld`, or any `Constraint`; rows may be redundant;
     - `stabilisation` s in 1/s, 0 or more: errors of position and velocity decay at this rate,
-      critically damped (Baumgarte): `K a + dK/dt v = -2 s K v - s^2 phi`. At s = 0 the errors
-      persist. A pair of gains (p, d), in 1/s^2 and 1/s, each 0 or more, gives
+      critically damped (Baumgarte): `K a + dK/dt v = -2 s K v - s^2 phi`. At s = 0 the errors do
+      not decay. A pair of gains (p, d), in 1/s^2 and 1/s, each 0 or more, gives
       `K a + dK/dt v = -d K v - p phi`;
     - `active` (number of constraints,): whether each constraint acts, as bool or as numbers (0 is
       False). The multipliers of a constraint that does not act are 0. So one program serves all
@@ -115,8 +117,8 @@ def constrained_dynamics(
     `constrained_dynamics_derivatives`.
 
     Raises ArgumentError for an unknown frame, for objects that are no constraints, for a
-    stabilisation that is negative, not finite or of another shape, and for NaN in `active` or
-    `impact`. Traced values out of range give NaN. Source: Featherstone (3.17), and chapter 8
+    stabilisation that is negative, not finite, a bool or of another shape, and for NaN in `active`
+    or `impact`. Traced values out of range give NaN. Source: Featherstone (3.17), and chapter 8
     (closed loops).
     """
     parameters = _parameters(model, constraints, f_ext, stabilisation, active, impact)
@@ -229,11 +231,13 @@ def constraint_wrenches(
     """
     checked_constraints(constraints)
     kinematics = forward_kinematics.unchecked(model, q)
+    multipliers = arguments.sequence(multipliers, "multipliers", "arrays")
     if len(multipliers) != len(constraints):
         raise ArgumentError(f"{len(multipliers)} multipliers, expected {len(constraints)}")
     f_ext = jnp.zeros((model.nb, 6), model.dtype)
-    for constraint, multiplier in zip(constraints, multipliers):
-        f_ext = f_ext + constraint.wrenches(model, kinematics, jnp.asarray(multiplier))
+    for i, (constraint, multiplier) in enumerate(zip(constraints, multipliers)):
+        multiplier = arguments.as_array(multiplier, f"multipliers[{i}]")
+        f_ext = f_ext + constraint.wrenches(model, kinematics, multiplier)
     return f_ext
 
 
@@ -294,8 +298,8 @@ def _parameters(
 
 def _gains(model: Model, stabilisation: ArrayLike) -> tuple[Array, Array]:
     """The gains p and d of the errors of position and velocity."""
+    require_stabilisation("stabilisation", arguments.as_array(stabilisation, "stabilisation"))
     rates = arguments.real_array(stabilisation, "stabilisation", model.dtype)
-    require_stabilisation("stabilisation", rates)
     rates = arguments.FINITE_NOT_NEGATIVE.or_nan(rates)
     if rates.shape == (2,):
         return rates[0], rates[1]

@@ -28,7 +28,8 @@ from ..model import Model
 class ConstraintRows(NamedTuple):
     """m constraint equations at a state. The accelerations a must satisfy `K a + bias = 0`.
 
-    - `position` (m,): phi(q), in m and rad; zeros for constraints of velocities only;
+    - `position` (m,): phi(q), in the units of the equations; zeros for constraints of velocities
+      only;
     - `K` (m, nv): `K v` is the rate of phi, or the velocity that a `Nonholonomic` constraint sets
       to 0;
     - `bias` (m,): `dK/dt v`;

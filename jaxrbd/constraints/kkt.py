@@ -7,8 +7,8 @@ system, Featherstone (3.17),
     [K   0 ] [-lambda  ] = [     k    ].
 
 Let W be the inverse of the Cholesky factor of M, so that `W M W^T = 1`. Let s be the diagonal
-matrix of the scales of the rows of K, and `A = s K W^T`. Then `a = M^-1 (tau - bias) + W^T x` with
-`A x = s (k - K M^-1 (tau - bias))`, and the pseudo-inverse of A gives x.
+matrix of the scales of the rows of K, and `A = s K W^T`. Then `a = M^-1 (tau - bias) + W^T u` with
+`A u = s (k - K M^-1 (tau - bias))`, and the pseudo-inverse of A gives u.
 
 Rows may be redundant, as for a planar linkage with a hinge (five equations) as its loop constraint,
 or for a door on two hinges. The acceleration is then still unique. Of all possible multipliers, the

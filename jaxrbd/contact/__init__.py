@@ -6,8 +6,8 @@ There are two models of contact:
 - `compliant.py`: a contact force `f_ext` for any integrator. It is smooth enough for gradients at
   touch-down and at rest;
 - `convex.py`: a time step with rigid contact, or with the soft contact of `softness.py`, which
-  solves one convex problem. `actuator_servo.py` makes its servo from affine actuators, such as the
-  actuators of MJCF files, or from any joint forces.
+  solves one convex problem. `actuator_servo.py` makes the servo of a step from affine actuators,
+  such as the actuators of MJCF files, or from any joint forces.
 """
 
 from ..collision.grounds import Ground, Terrain

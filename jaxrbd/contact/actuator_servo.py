@@ -63,16 +63,18 @@ def servo_of_actuators(
 
     - a joint that follows others or has several degrees of freedom;
     - limits of the force on a joint that differ in the two directions;
-    - several actuators, other than muscles, on one joint or tendon, one of them with a limit;
+    - several actuators on one joint, tendon or transmission, if one that is no muscle has a limit,
+      or if the tendon has one;
     - a muscle on a joint or a tendon with a limit, and muscles without `v`;
-    - a limited joint on which a tendon or another transmission acts;
+    - a joint with a limit, together with a `FixedTendon` on this joint, or with a tendon of another
+      kind or another transmission on any joints;
     - a negative k or d. If k or d is traced and negative, the servo has NaN.
 
-    Traced limits are not checked, and some of them are not used: the lower limits of joints, the
-    limits of joints on which tendons or other transmissions act, the limits of joints and tendons
-    with muscles, and all limits of several actuators on one tendon. Source: MuJoCo, chapter
-    "Computation", sections "Actuation model" and "Numerical integration" (in implicitfast, only the
-    damping uses the velocity after the step).
+    Traced limits are not checked, and the forces can exceed some of them: the lower limits of
+    joints, the limits of joints on which tendons or other transmissions act, the limits of joints
+    and tendons with muscles, and all limits of several actuators on one tendon. Source: MuJoCo,
+    chapter "Computation", sections "Actuation model" and "Numerical integration" (in implicitfast,
+    only the damping uses the velocity after the step).
     """
     arguments.require_type(actuators, "actuators", AffineActuators)
     _require_one_limit(actuators)
@@ -289,7 +291,7 @@ def _require_one_limit(actuators: AffineActuators) -> None:
         limits += [] if force_range is None else [*force_range[i]]
         if count > 1 and np.any(np.isfinite(limits)):
             raise ArgumentError(
-                f"{names[output]} has {count} actuators with a limit of the force, expected "
+                f"{names[output]} has {count} actuators and a limit of the force, expected "
                 "one actuator, or no limits"
             )
         if output < first and force_range is not None:

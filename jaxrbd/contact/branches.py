@@ -48,7 +48,7 @@ class Partition(NamedTuple):
 
     @property
     def cost(self) -> int:
-        """The number of scalar multiplications in one iteration of Newton's method."""
+        """An estimate of the number of multiplications in one iteration of Newton's method."""
         (m, b), t, k = self.branches.shape, len(self.trunk), len(self.contacts)
         width = m + t + 1
         rows = 3 * k * b
@@ -115,7 +115,7 @@ def _packed(
     for i, dofs in enumerate(moved):
         reached = [k for k, branch in enumerate(bins) if dofs.intersection(branch)]
         (contacts[reached[0]] if reached else trunk_contacts).append(i)
-    # A contact that moves only dofs of the trunk may be in any column.
+    # A contact that only dofs of the trunk move may be in any column.
     for i in trunk_contacts:
         min(contacts, key=len).append(i)
     return Partition(

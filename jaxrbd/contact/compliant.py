@@ -50,8 +50,9 @@ def contact_force(model: Model, scene: Scene, q: Array | Kinematics, v: Array) -
     same components of f_t give the `moment`. To first order, the factor in brackets is 1 + c d', as
     in Hunt and Crossley (1975). The factor is positive at any speed, so the ground never pulls. The
     factor is above 1 while the depth grows and below 1 while the depth shrinks, so damping always
-    dissipates energy. Both forces are once continuously differentiable in q, v and all parameters,
-    also at touch-down and at rest. Except at touch-down they are twice continuously differentiable.
+    dissipates energy. For spheres on a smooth ground, both forces are once continuously
+    differentiable in q, v and all parameters, also at touch-down and at rest. Except at touch-down
+    they are twice continuously differentiable.
 
     Consequences:
 

@@ -174,7 +174,7 @@ def contact_step_derivatives(
 
 
 class _ColumnGroups(NamedTuple):
-    """The columns of a sparse matrix in groups whose columns have no row in common.
+    """Groups of columns of a sparse matrix. In each row, at most one column of a group is not 0.
 
     `groups` (columns,): the index of the group of each column; `size`: the number of groups.
     """
@@ -186,7 +186,7 @@ class _ColumnGroups(NamedTuple):
     def for_pattern(cls, pattern: np.ndarray) -> _ColumnGroups:
         """The groups for a sparsity pattern, which is False where the matrix has zeros.
 
-        Each column joins the first group with whose columns it has no row in common.
+        Each column joins the first group that is zero in all rows where the column is not zero.
         """
         groups, taken = [], []
         for column in pattern.T:
@@ -212,11 +212,12 @@ class _ColumnGroups(NamedTuple):
 
 
 def _sparsity_patterns(model: Model, scene: Scene, coupled: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Which velocities change the wrench on a body (nb, nv), and the impulse on a dof (nv, nv).
+    """Which dofs change the wrench on a body (nb, nv), and the impulse on a dof (nv, nv).
 
     The second pattern also holds for the movement with v+, because the coordinates of a joint
-    depend only on the velocity of this joint. `coupled`: whether constraints, tendons or joints
-    that follow others couple the joints. Then all entries of the patterns are True.
+    after the step depend only on the coordinates and the velocity of this joint. `coupled`: whether
+    constraints, tendons, joints that follow others or user-defined joints may couple the joints.
+    Then all entries of the patterns are True.
     """
     if coupled:
         return np.ones((model.nb, model.nv), bool), np.ones((model.nv, model.nv), bool)

@@ -505,7 +505,7 @@ def _contact_law(
     response = softness.response(d, dt, "softness")
     u = contact_velocities(model, scene, kinematics, found.arm, spin, v)
     target = response.kept[:, None] * u + response.push[:, None] * direction
-    conductance = conductance_of(response.resistance, inverse_inertia)
+    conductance = conductance_of(response.ratio, inverse_inertia)
     conductance = jnp.where(d < 0, conductance, 0)
     return ContactLaw(normal, conductance, target, friction, spin)
 
@@ -679,7 +679,7 @@ def _smoothed(
 
     A contact at the distance d after the step gets the fraction `rho = exp(-d / length)`. In the
     derivatives, its normal impulse reduces a change of the normal velocity by the fraction rho of
-    the change. This needs the resistance R plus `1 / rho - 1` times the inverse inertia.
+    the change. This needs the resistance `R + (1 / rho - 1) w`, with the inverse inertia w.
     """
     law, normal = laws.contacts, laws.contacts.normal
     # A contact that leaves has no impulse.

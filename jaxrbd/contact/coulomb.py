@@ -55,7 +55,8 @@ class ContactLaw(NamedTuple):
     moment `spin^T gamma`.
 
     - `normal` (n, 3): unit normals of the ground;
-    - `conductance` (n,): 1 / R in kg, or 0 for a point that cannot move;
+    - `conductance` (n,): 1 / R in kg, or 0 for a point that cannot move and for a soft contact
+      that does not act;
     - `target` (n, 3 + s): the target velocities in m/s. For rigid contact they are
       `u_target normal`, and zero for `spin w`;
     - `mu` (n,): the friction coefficients;
@@ -76,7 +77,7 @@ class ContactLaw(NamedTuple):
         """A speed in m/s for each contact: its impulse is zero where the speed is not positive.
 
         It is the normal component of `target - u` plus mu times the norm of the tangential
-        components, and -inf for a point that cannot move.
+        components, and -inf for a conductance of 0.
         """
         normal = Vec3.from_array(self.normal)
         missing, spin = ContactVector.from_array(self.target - u)
@@ -149,7 +150,7 @@ class Projection(NamedTuple):
 
     - `normal`, `conductance`, `mu`: of the contact;
     - `y`, `y_n`, `y_t`: y of `ContactLaw`, its normal component and its tangential part;
-    - `inverse`: 1 / |y_t|, or 1 where y_t is zero; `slope`: mu / |y_t|;
+    - `inverse`: 1 / |y_t|, or 1 where y_t is zero; `slope`: mu times `inverse`;
     - `height`: the normal component of the nearest point on the surface of the cone;
     - `sticks`, `leaves`: whether y is in the cone, and whether zero is the nearest point.
     """

@@ -14,8 +14,9 @@ implicit midpoint rule, in the axes of the body:
 
     I (w' - w) = -dt w_m x I w_m,     w_m = (w + w') / 2.
 
-The rule preserves the kinetic energy, and it turns L about w_m by the angle `2 atan(dt |w_m| / 2)`.
-The step turns the root body by the same rotation, so L stays constant in world axes.
+The rule preserves the kinetic energy. In the axes of the body, it turns L about -w_m by the angle
+`2 atan(dt |w_m| / 2)`. The step turns the root body about w_m by the same angle, so L stays
+constant in world axes.
 """
 
 from __future__ import annotations

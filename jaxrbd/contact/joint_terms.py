@@ -77,7 +77,7 @@ class Servo(NamedTuple):
 
     The joint force of the servo, constant in the step, is
 
-        tau = clip(k_p (e - dt v+) + k_d (u_d - v+), -effort, effort),
+        tau = clip(k_p (e - dt v+) + k_d (u_d - v+) + f, -effort, effort),
 
     where v+ is the velocity after the step, and e = `difference(model, q, position)` is the error
     before the step. To first order, `e - dt v+` is the error after the step. So a step is stable
@@ -209,14 +209,14 @@ class JointLaw(NamedTuple):
         return ClippedLaw(*(jnp.concatenate(fields) for fields in zip(*self)))
 
 
-def conductance_of(resistance: Array, inverse_inertia: Array) -> Array:
+def conductance_of(ratio: Array, inverse_inertia: Array) -> Array:
     """1 / R, or 0 for a point that cannot move, such as a point on the axis of the only joint.
 
-    `resistance`: R divided by the inverse inertia. An impulse on a point that cannot move has no
+    `ratio`: R divided by the inverse inertia. An impulse on a point that cannot move has no
     effect. An inverse inertia that is NaN gives NaN.
     """
     moves = ~(inverse_inertia <= 0)
-    return jnp.where(moves, 1 / (resistance * jnp.where(moves, inverse_inertia, 1)), 0)
+    return jnp.where(moves, 1 / (ratio * jnp.where(moves, inverse_inertia, 1)), 0)
 
 
 def joint_law(
@@ -246,7 +246,7 @@ def joint_law(
         lower, upper = (softness.response(x, dt, "limit_softness") for x in gap)
         response = jax.tree.map(lambda *x: jnp.stack(x), lower, upper)
         limited = limited & (gap < 0)
-        limit_conductance = conductance_of(response.resistance, inverse_inertia)
+        limit_conductance = conductance_of(response.ratio, inverse_inertia)
         target = response.kept * u - sign * response.push
     zero, bound = jnp.zeros_like(gap), jnp.full_like(gap, jnp.inf)
     return JointLaw(
@@ -291,8 +291,8 @@ def require_servo(model: Model, servo: Any) -> None:
     """Raise ArgumentError, which names the field, for a servo that cannot drive this robot.
 
     Such a servo is an object of another type, or it has both or none of position and error, an
-    array of another shape, a value that is not finite, or a zero quaternion. Values of traced
-    arrays are not checked.
+    array of another shape, a value that is not finite, a zero quaternion, or a force on a joint
+    without stiffness and damping. Values of traced arrays are not checked.
     """
     arguments.require_type(servo, "servo", Servo)
     arguments.require_type(servo.control, "servo.control", PD)

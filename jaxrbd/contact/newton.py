@@ -244,7 +244,7 @@ class _State(NamedTuple):
 
 
 class _Iterated(NamedTuple):
-    """The result of some iterations: x (nv, s) in the order of the model, and as in `_State`."""
+    """The result of some iterations, as in `_State`; x (nv, s) is in the order of the model."""
 
     x: Array
     residual: Array
@@ -372,16 +372,16 @@ class _Linearised(NamedTuple):
     """The impulses and the penalties of all laws, and the second derivatives of the penalties.
 
     - `impulses`, `penalties` (R, b, s): of the rows;
-    - `hessian` (d, d, k, b, s): of the contacts; `slopes` (r, b, s): of the other rows;
-    - `joint_impulses`, `joint_slopes`, `joint_penalties`: of the velocities v.
+    - `hessian` (d, d, k, b, s): of the contacts; `curvatures` (r, b, s): of the other rows;
+    - `joint_impulses`, `joint_curvatures`, `joint_penalties`: of the velocities v.
     """
 
     impulses: Array
     hessian: Array
-    slopes: Array
+    curvatures: Array
     penalties: Array
     joint_impulses: Array
-    joint_slopes: Array
+    joint_curvatures: Array
     joint_penalties: Array
 
     def sums(self, du: Array, dv: Array, terms: list[Array]) -> tuple[Array, Array]:
@@ -391,7 +391,11 @@ class _Linearised(NamedTuple):
         derivative of the penalties, and the penalties.
         """
         row_terms = [du * self.impulses, du * self.hessian_product(du), self.penalties]
-        joint_terms = [dv * self.joint_impulses, dv * self.joint_slopes * dv, self.joint_penalties]
+        joint_terms = [
+            dv * self.joint_impulses,
+            dv * self.joint_curvatures * dv,
+            self.joint_penalties,
+        ]
         rows, joints = _sums(row_terms), _sums([*joint_terms, *terms])
         return rows + joints[:3], joints[3:]
 
@@ -400,13 +404,15 @@ class _Linearised(NamedTuple):
         # The first axis is divided: d k rows of contacts, as (d, k), and r other rows.
         H, extra = self.hessian, [1] * (x.ndim - 3)
         H = H.reshape(*H.shape[:3], *extra, *H.shape[3:])
-        slopes = self.slopes.reshape(len(self.slopes), *extra, *self.slopes.shape[1:])
+        curvatures = self.curvatures.reshape(
+            len(self.curvatures), *extra, *self.curvatures.shape[1:]
+        )
         d, k = H.shape[1:3]
         parts, rest = x[: d * k].reshape(d, k, *x.shape[1:]), x[d * k :]
         products = (H[:, i] * parts[i : i + 1] for i in range(d))
         product = functools.reduce(operator.add, products)
         product = product.reshape(d * k, *product.shape[2:])
-        return jnp.concatenate([product, slopes * rest]) if len(rest) else product
+        return jnp.concatenate([product, curvatures * rest]) if len(rest) else product
 
 
 class _AllLaws(NamedTuple):
@@ -551,22 +557,23 @@ class _Matrices(NamedTuple):
         return product[:R], jnp.concatenate([branches, _sum_over_branches(product[R + m :])])
 
     def solve(self, linearised: _Linearised, right: Array) -> Array:
-        """The solution x of `(M + J^T D J + d) x = right + J^T impulses`.
+        """The solution x of `(M + J^T D J + C) x = right + J^T impulses`.
 
-        D is the Hessian of the laws of the rows, and d the slopes of the laws of the joints.
+        D is the Hessian of the laws of the rows. The diagonal matrix C has the curvatures of the
+        laws of the joints.
         """
         R, m, b, t = self.shape
         n, s = m + t, right.shape[-1]
-        J, slopes = self.J_and_M[:R], linearised.joint_slopes
+        J, curvatures = self.J_and_M[:R], linearised.joint_curvatures
         last = np.arange(n + 1).reshape(-1, 1, 1) == n
         # The last column of J is zero.
         DJ = linearised.hessian_product(J) + jnp.where(last, linearised.impulses[:, None], 0)
         # The rows of the branches.
-        A = self.J_and_M[R : R + m] + _augmented(slopes[: m * b], right[: m * b], (m, b), n)
+        A = self.J_and_M[R : R + m] + _augmented(curvatures[: m * b], right[: m * b], (m, b), n)
         A = plus_terms(A, R, lambda i: row(J, i)[:m, None] * row(DJ, i)[None], stored=True)
         coupling, A = A[:, m:n], solutions(A)
         # The rows of the trunk.
-        S = _augmented(slopes[m * b :], right[m * b :], (t,), t)
+        S = _augmented(curvatures[m * b :], right[m * b :], (t,), t)
         S = S + _sum_over_branches(self.J_and_M[R + m :, m:])
         S = _plus_branches(S, J[:, m:n], DJ[:, m:])
         x_t = _trunk_solution(_plus_branches(S, -coupling, A))

@@ -98,16 +98,16 @@ class CollisionPairs(eqx.Module):
         return [frames[i] for i in a], [frames[j] for j in b]
 
     def reference_spheres(self, dtype: np.dtype) -> list[tuple[Array, Array]]:
-        """For the shapes a and b of all contacts: their centres (m, 3) in their frames, and sizes.
+        """For the shapes a and b of all contacts: their origins (m, 3) in their frames, and sizes.
 
         The size (m,) of a capsule is the distance of its ends from its centre. The size of another
         shape is its mean half width along its axes. The size of a half-space and of the ground is
         0.
         """
-        centres = [jnp.asarray(shape.X_FS.p, dtype) for shape in self.shapes]
+        origins = [jnp.asarray(shape.X_FS.p, dtype) for shape in self.shapes]
         sizes = [_size(shape.shape, dtype) for shape in self.shapes]
         zero = jnp.zeros((), dtype)
-        p, size = jnp.stack([*centres, jnp.zeros(3, dtype)]), jnp.stack([*sizes, zero])
+        p, size = jnp.stack([*origins, jnp.zeros(3, dtype)]), jnp.stack([*sizes, zero])
         return [(p[i], size[i]) for i in self.contact_members.T]
 
 

@@ -1,8 +1,8 @@
 """Soft contacts and soft position limits, with the parameters and the equations of MuJoCo.
 
-Let r be the distance minus the margin. A soft contact acts while r is negative, at the velocity u
-of its point before the step and with the time step dt. `contact_step` then replaces the target
-velocity and the compliance R of `convex.py` by
+Let r be the distance minus the margin, divided by the length of the gradient of the distance. A
+soft contact acts while r is negative. With the velocity u of its point before the step and the time
+step dt, `contact_step` replaces the target velocity and the compliance R of `convex.py` by
 
     target = (1 - dt b) u - dt k d r n,        R = (1 - d) / d  times the inverse inertia,
 
@@ -102,12 +102,12 @@ class Response(NamedTuple):
 
     - `kept` (k,): the factor `1 - dt b` of the velocity before the step;
     - `push` (k,): the velocity `-dt k d r` in m/s or rad/s, positive where r is negative;
-    - `resistance` (k,): R divided by the inverse inertia.
+    - `ratio` (k,): R divided by the inverse inertia.
     """
 
     kept: Float[Array, " k"]
     push: Float[Array, " k"]
-    resistance: Float[Array, " k"]
+    ratio: Float[Array, " k"]
 
 
 def _impedance(

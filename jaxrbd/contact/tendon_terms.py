@@ -20,7 +20,7 @@ stiffness is k. If k or d is a polynomial, it has the value for the length and t
 step. A negative stiffness would make the function of u concave. So its force before the step acts
 as a constant impulse. `TendonServo` has the gains k_p and k_d and the rate u_d; e is its `length`
 minus l. So springs, damping and servos act with the length and the rate after the step, and a step
-is stable for any stiffness.
+is stable for any stiffness of 0 or more.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 Of many pairs of shapes, few touch. So Newton's method first solves a smaller problem for each
 state, with a working set of contacts. These are the contacts with the largest
 `ContactLaw.approach`: the speed before the step at which the two points approach each other, minus
-gap / dt, plus the speed of sliding times the friction coefficient. The size of the set is fixed.
-Then the impulses of all contacts are evaluated at the minimum. If no contact outside of the set has
-an impulse, the gradient of the whole convex function is zero at this point. So the point is the
-minimum for all contacts. The states for which another contact has an impulse are solved again, with
-all contacts.
+their distance divided by dt, plus the speed of sliding times the friction coefficient. The size of
+the set is fixed. Then the impulses of all contacts are evaluated at the minimum. If no contact
+outside of the set has an impulse, the gradient of the whole convex function is zero at this point.
+So the point is the minimum for all contacts. The states for which another contact has an impulse
+are solved again, with all contacts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Forces of a fluid on the links of a robot: drag, viscosity, lift and added mass.
 
-All links are one batch. The force on each link is a function of the velocity of a point relative to
-the fluid and of the angular velocity, in the axes of the shape of the link.
+All boxes are one batch, and all ellipsoids are another one. The force on a shape is a function of
+two velocities in the axes of the shape: the velocity of its center relative to the fluid, and its
+angular velocity.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from .point_forces import generalized_force_at_points
 class FluidBoxes(eqx.Module):
     """n boxes in a fluid, each fixed to a link.
 
-    The velocity u of the center relative to the fluid and the angular velocity w are along the
-    edges of the box. The lengths l of the edges have the mean D. Along the edge i, where j and k
-    are the other edges, a box has
+    The velocity u of the center relative to the fluid and the angular velocity w have components
+    along the edges of the box. The lengths l of the edges have the mean D. A box has, along edge i,
+    where j and k are the other edges,
 
         force   -3 pi D viscosity u_i  -  density / 2  l_j l_k |u_i| u_i,
         moment  -pi D^3 viscosity w_i  -  density / 64  l_i (l_j^4 + l_k^4) |w_i| w_i.
@@ -119,9 +120,10 @@ class FluidForces(eqx.Module):
     - `boxes`, `ellipsoids`: the shapes on which the fluid acts, or None.
 
     The shapes do not change the inertia of the robot, and there is no buoyancy: see
-    `GravityCompensation`. The first derivatives are continuous; at rest the derivatives of the
-    quadratic terms are zero. Raises ArgumentError for a wrong shape, a value that is not finite,
-    and a negative density or viscosity. Source: MuJoCo, chapter "Fluid forces".
+    `GravityCompensation`. The first derivatives are continuous; those of the quadratic terms are
+    zero where a shape does not move relative to the fluid. Raises ArgumentError for a wrong shape,
+    a value that is not finite, and a negative density or viscosity. Source: MuJoCo, chapter "Fluid
+    forces".
     """
 
     density: Float[arguments.Parameter, ""]
@@ -246,9 +248,10 @@ def _ellipsoid_forces(
     _, middle, longest = jnp.split(jnp.sort(axes, axis=1), 3, axis=1)
     product = jnp.prod(axes, axis=1, keepdims=True)
     # The drag and the lift of Kutta are products of the square of the speed and a function of the
-    # direction d of the velocity. The area of the projection along d is
-    # pi product sqrt(sum(d^2 / a^4) / sum(d^2 / a^2)), for semi-axes a. `ratio` is this quotient of
-    # sums, for semi-axes divided by the longest one.
+    # direction d of the velocity. MuJoCo's formula for the area of the projection along d is
+    # pi product sqrt(sum(d^2 / a^4) / sum(d^2 / a^2)), for semi-axes a. It is exact along the axes;
+    # in general, the area is pi product sqrt(sum(d^2 / a^2)). `ratio` is the quotient of sums in
+    # MuJoCo's formula, for semi-axes divided by the longest one.
     speed = square_root(jnp.sum(u * u, axis=1, keepdims=True))
     moves = speed > 0
     d = jnp.where(moves, u, 1) / jnp.where(moves, speed, 1)

@@ -18,6 +18,7 @@ from jaxtyping import Float
 
 from ..._math.linear import complement, inverse_positive_definite, matmul, solve
 from ...errors import ArgumentError
+from ...model import arguments
 from ...spatial import apply_inertia, inertia_matrix
 
 METHODS = ("direct", "multipliers", "projection")
@@ -51,11 +52,21 @@ def constrained_body(
       solves the equation of motion in the coordinates of the joint.
 
     All arguments are in one frame, which may be any frame. The three methods give the same result.
-    Raises ArgumentError for another method. Source: Featherstone, section 3.6, (3.51) and
-    following.
+    Raises ArgumentError for another method and for an array of another shape. Source: Featherstone,
+    section 3.6, (3.51) and following.
     """
     if method not in METHODS:
         raise ArgumentError(f"method is {method!r}, expected one of {METHODS}")
+    inertia, S, S_rate, force, bias = (
+        jnp.asarray(arguments.parameter(x, name, shape))
+        for x, name, shape in (
+            (inertia, "inertia", (10,)),
+            (S, "S", ("n", 6)),
+            (S_rate, "S_rate", (6,)),
+            (force, "force", (6,)),
+            (bias, "bias", (6,)),
+        )
+    )
     if method == "multipliers":
         T = complement(S)
         corner = jnp.zeros((len(T), len(T)), T.dtype)
