@@ -429,6 +429,21 @@ def test_the_first_direction_of_two_hulls_is_that_of_their_depth():
     np.testing.assert_allclose(np.linalg.norm(n[:, 0], axis=1), 1)
 
 
+def test_hulls_of_traced_vertices_have_a_first_direction():
+    """Their edges are not known, so the direction is that of a local minimum of the depth."""
+    a, b, X, expected = overlapping_hulls(60)
+
+    @jax.jit
+    @jax.vmap
+    def first(a, b, X):
+        hulls = (core_of(ConvexMesh(x))[0] for x in (a, b))
+        return separation_module._first_directions(CorePair(*hulls, X.R, X.p))[1][0]
+
+    width = first(a.vertices, b.vertices, X)
+    assert np.max(width - expected) < 1e-12
+    assert np.mean(width > 1.05 * expected) > 0.9
+
+
 @pytest.mark.slow
 def test_the_depth_of_hulls_is_the_least_of_their_faces_and_edges():
     a, b, X, expected = overlapping_hulls(400)

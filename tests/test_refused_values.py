@@ -1105,7 +1105,7 @@ REFUSED = {
     "alpha is nan, expected finite": lambda: rbd.interpolate(ARM, Q, Q, np.nan),
     "dtype is None, expected float32 or float64": lambda: ARM.astype(None),
     "function is 3, expected a function of one sample": lambda: sharding.over_devices(3, MESH),
-    "strict is 1, expected True or False": lambda: rbd.build_model([], [], strict=1),
+    "strict is 0, expected True or False": lambda: rbd.build_model([], [], strict=0),
 }
 
 
