@@ -116,8 +116,8 @@ def contact_stepped(**options):
     return contact.contact_step(ARM, contact.Scene((TIP,)), Q, Q, Q, 0.01, **options)
 
 
-def contacts_solved(q=Q, v=Q, us=None, **options):
-    step = shooting(dt=0.01)
+def contacts_solved(q=Q, v=Q, us=None, frames=ARM.frame_names[-1:], **options):
+    step = optimal_control.contact_shooting(ARM, contact.Scene(frames), dt=0.01)
     given = optimal_control.Problem(
         optimal_control.state_space(ARM), step, lambda t, x, u, p: u, lambda x, p: x[0]
     )
@@ -254,6 +254,10 @@ REFUSED = {
     "the velocities of guess is [[nan nan]": lambda: contacts_solved(
         us=((np.zeros((3, 2)), np.full((3, 2), np.nan)), np.zeros((2, 2))), depth=10.0
     ),
+    "guess is [nan nan] in state 0, expected finite": lambda: contacts_solved(
+        us=((np.full((3, 2), np.nan), np.zeros((3, 2))), np.zeros((2, 2))), frames=()
+    ),
+    "the states of guess are PyTreeDef(*)": lambda: contacts_solved(us=(3.0, np.zeros((2, 2)))),
     "iterations is None, expected an integer": lambda: contacts_solved(iterations=None),
     "u has shape (2,), expected (1,)": lambda: shooting(dt=0.01, dofs=[1]).step((Q, Q), [1, 2]),
     "u is None, expected an array": lambda: optimal_control.joint_torques(ARM)(0, Q, Q, None, 0),
@@ -264,6 +268,14 @@ REFUSED = {
     "pairs[0] has 3 entries, expected two shapes": lambda: contact.collision_pairs([(1, 2, 3)]),
     "tolerance has shape (2,), expected a number": lambda: solved(tolerance=[1.0, 2.0]),
     "mu is inf, expected a finite number above 0": lambda: solved(mu=np.inf),
+    "mu has dtype bool, expected a number": lambda: solved(mu=True),
+    "tolerance has dtype bool, expected a number": lambda: solved(tolerance=True),
+    "acceleration_limit has dtype bool, expected numbers": lambda: differential(
+        acceleration_limit=True, previous_velocity=Q
+    ),
+    "is twice in locked, expected each joint once": lambda: differential(
+        locked=[ARM.joint_names[0]] * 2
+    ),
     "dt is inf, expected a finite number above 0": lambda: differential(dt=np.inf),
     "damping is inf, expected": lambda: differential(damping=np.inf),
     "q is [nan": lambda: differential(q=np.full(ARM.nq, np.nan)),

@@ -205,6 +205,9 @@ def solve(
 
 def _number(name: str, x: ArrayLike, requirement: Requirement, us: Array) -> Array:
     """A number () of the dtype of us; NaN if it does not satisfy the requirement."""
+    x = arguments.as_array(x, name)
+    if x.dtype == bool:
+        raise ArgumentError(f"{name} has dtype bool, expected a number")
     x = arguments.real_array(x, name, us.dtype)
     if x.shape != ():
         raise ArgumentError(f"{name} has shape {x.shape}, expected a number")
@@ -238,7 +241,7 @@ def _guess(problem: Problem, x0: PyTree, p: PyTree, guess: Any):
 
 
 def _states_from(x0: PyTree, states: PyTree, us: Array, argument: str) -> PyTree:
-    """The states (N + 1, ...) of a guess or a solution, whose shapes are checked, from x0."""
+    """The checked states (N + 1, ...) of a guess or a solution, with x0 as the first state."""
     if jax.tree.structure(states) != jax.tree.structure(x0):
         raise ArgumentError(
             f"the states of {argument} are {jax.tree.structure(states)}, expected "
