@@ -8,7 +8,8 @@ preference: the solution may be far from its target. A `Clearance` is a set of i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -44,6 +45,8 @@ class Task(eqx.Module):
 
     # The number of entries in `Rows.error`; a preference does not need it.
     _error_size: ClassVar[int]
+    # The shapes of the arrays, by name, if they do not depend on the model.
+    _shapes: ClassVar[Mapping[str, tuple[int, ...]]] = {}
 
 
 class Clearance(Task):
@@ -100,6 +103,7 @@ class FrameTask(Task):
     weights: Float[arguments.Parameter, "6"]
     relative_to: str | None = eqx.field(static=True)
     _error_size: ClassVar[int] = 6
+    _shapes: ClassVar = {"target.R": (3, 3), "target.p": (3,), "weights": (6,)}
 
     def __init__(
         self,
@@ -173,8 +177,8 @@ class GazeTask(Task):
     axis and n from the origin of F to the target. Its norm is the angle between n and u, from 0 to
     pi. So the error is 0 only where the axis points at the target, and not where it points
     backwards. At the angle pi, the shortest rotation to the target is not unique. The task then
-    uses a rotation in a direction in which joints turn the axis. The rotation about the axis is
-    free.
+    uses a direction in which joints turn the axis. A target at the origin of F has no direction:
+    there the norm is pi / 2. The rotation about the axis is free.
 
     Raises ArgumentError for a target with NaN or infinite entries, for an axis without a direction,
     and for a weight that is negative or not finite.
@@ -186,6 +190,7 @@ class GazeTask(Task):
     weights: Float[arguments.Parameter, ""]
     relative_to: str | None = eqx.field(static=True)
     _error_size: ClassVar[int] = 3
+    _shapes: ClassVar = {"target": (3,), "axis": (3,), "weights": ()}
 
     def __init__(
         self,
@@ -216,6 +221,7 @@ class ComTask(Task):
     target: Float[arguments.Parameter, "3"]
     weights: Float[arguments.Parameter, "3"]
     _error_size: ClassVar[int] = 3
+    _shapes: ClassVar = {"target": (3,), "weights": (3,)}
 
     def __init__(
         self,
@@ -345,6 +351,16 @@ def checked_tasks(
     if not tasks:
         raise ArgumentError("tasks is empty, expected at least one task")
     for i, task in enumerate(tasks):
+        shapes = task._shapes if isinstance(task, Task) else {}
+        if isinstance(task, Clearance):
+            shapes = {"margin": (len(task.pairs),)}
+        for name, shape in shapes.items():
+            found = np.shape(attrgetter(name)(task))
+            if found != shape:
+                raise ArgumentError(
+                    f"tasks[{i}]: {name} of the {type(task).__name__} has shape {found}, expected "
+                    f"{shape}; batch with jax.vmap"
+                )
         if isinstance(task, (FrameTask, GazeTask)):
             ends = task.frame, task.relative_to
             bodies = [-1 if f is None else model.frame_bodies[model.frame_index(f)] for f in ends]

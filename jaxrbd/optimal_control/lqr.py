@@ -97,7 +97,7 @@ def lqr(stages: LqrStages, x0: ArrayLike, riccati: str = "sequential") -> LqrSol
 
 def choice(value: str, name: str, allowed: tuple[str, ...]) -> str:
     """`value`, if it is one of the allowed words; else raises ArgumentError."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise ArgumentError(f"{name} is {value!r}, expected one of {allowed}")
     return value
 

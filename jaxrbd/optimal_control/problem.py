@@ -106,7 +106,7 @@ class Problem(eqx.Module):
                     "one shape (m,)"
                 )
             arguments.require(
-                jnp.asarray(upper) - jnp.asarray(lower),
+                jnp.asarray(upper, float) - jnp.asarray(lower, float),
                 lambda x: x >= 0,
                 "control_bounds[1] - control_bounds[0]",
                 "0 or more",

@@ -53,7 +53,7 @@ def _compiled(
     The length of a history depends on the solve. So the programs get solutions without it, and one
     program serves the solutions of all solves. `static`: the names of the static arguments.
     `requirements`: the conditions on numbers, by the name of the argument. A call raises
-    ArgumentError for a problem or a solution of another type.
+    ArgumentError for a problem or a solution of another type, and for a wrong x0.
     """
 
     def compiled(function: Any) -> Any:
@@ -66,6 +66,8 @@ def _compiled(
             for name, kind in (("problem", Problem), ("solution", Solution)):
                 if name in given:
                     arguments.require_type(given[name], name, kind)
+            if "x0" in given:  # the program checks shapes only
+                given["problem"].space.checked(given["x0"], "x0")
             args = map(_without_history, args)
             return program(*args, **{name: _without_history(x) for name, x in kwargs.items()})
 
