@@ -1161,6 +1161,7 @@ def test_wrong_problems_are_named():
     for n in (0, True):
         with pytest.raises(ArgumentError, match=f"n is {n}, expected an integer of 1 or more"):
             oc.vector_space(n)
+    oc.Problem(space, step, cost, control_bounds=(jnp.zeros(2, "float32"), 1.0))  # two dtypes
     with pytest.raises(ArgumentError, match=r"control_bounds\[1\] - control_bounds\[0\]"):
         oc.Problem(space, step, cost, control_bounds=(1.0, -1.0))
     for bounds in ((np.nan, 1.0), (np.inf, np.inf), ([0.0, np.inf], [1.0, np.inf])):
@@ -1169,7 +1170,7 @@ def test_wrong_problems_are_named():
     for bounds in ((-1.0, np.nan), (-np.inf, -np.inf)):
         with pytest.raises(ArgumentError, match=r"control_bounds\[1\] is .* above minus infinity"):
             oc.Problem(space, step, cost, control_bounds=bounds)
-    with pytest.raises(ArgumentError, match="control_bounds is no pair"):
+    with pytest.raises(ArgumentError, match=r"control_bounds is \(-1.*\), expected the pair"):
         oc.Problem(space, step, cost, control_bounds=(-1.0, 0.0, 1.0))
     problem = oc.Problem(space, step, cost)
     with pytest.raises(ArgumentError, match=r"x0 has shape \(3,\)"):

@@ -3,6 +3,7 @@
 import dataclasses
 import types
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -116,8 +117,8 @@ def contact_stepped(**options):
     return contact.contact_step(ARM, contact.Scene((TIP,)), Q, Q, Q, 0.01, **options)
 
 
-def contacts_solved(q=Q, v=Q, us=None, **options):
-    step = shooting(dt=0.01)
+def contacts_solved(q=Q, v=Q, us=None, frames=ARM.frame_names[-1:], **options):
+    step = optimal_control.contact_shooting(ARM, contact.Scene(frames), dt=0.01)
     given = optimal_control.Problem(
         optimal_control.state_space(ARM), step, lambda t, x, u, p: u, lambda x, p: x[0]
     )
@@ -149,12 +150,12 @@ def identified(**options):
     return identification.identify_inertia(ARM, *samples, **options)
 
 
-def regulator(x0=(0.0, 0.0), **arrays):
+def regulator(x0=(0.0, 0.0), riccati="sequential", **arrays):
     """A regulator of three stages, with two states and two controls."""
     one = np.tile(np.eye(2), (3, 1, 1))
     given = {"A": one, "B": one, "c": np.zeros((3, 2)), "Q": np.tile(np.eye(2), (4, 1, 1))}
     given |= {"R": one, "S": 0 * one, "q": np.zeros((4, 2)), "r": np.zeros((3, 2))}
-    return optimal_control.lqr(optimal_control.LqrStages(**(given | arrays)), x0)
+    return optimal_control.lqr(optimal_control.LqrStages(**(given | arrays)), x0, riccati)
 
 
 def moved(dynamics=lambda q, v, z=None: v, q=(0.0, 0.0), dt=0.1, z=None):
@@ -196,6 +197,10 @@ def reset_with(**changes):
 def differential(q=Q, dt=0.01, **options):
     tasks = [ik.PostureTask(Q + 0.1)]
     return ik.differential_inverse_kinematics(ARM, q, tasks, dt, **options)
+
+
+def solved_tasks(*tasks):
+    return ik.inverse_kinematics(ARM, tasks, Q)
 
 
 def randomised(name, distribution):
@@ -254,6 +259,12 @@ REFUSED = {
     "the velocities of guess is [[nan nan]": lambda: contacts_solved(
         us=((np.zeros((3, 2)), np.full((3, 2), np.nan)), np.zeros((2, 2))), depth=10.0
     ),
+    "guess is [nan nan] in state 0, expected finite": lambda: contacts_solved(
+        us=((np.full((3, 2), np.nan), np.zeros((3, 2))), np.zeros((2, 2))), frames=()
+    ),
+    "the states of guess are PyTreeDef(*)": lambda: contacts_solved(
+        us=(3.0, np.zeros((2, 2))), depth=10.0
+    ),
     "iterations is None, expected an integer": lambda: contacts_solved(iterations=None),
     "u has shape (2,), expected (1,)": lambda: shooting(dt=0.01, dofs=[1]).step((Q, Q), [1, 2]),
     "u is None, expected an array": lambda: optimal_control.joint_torques(ARM)(0, Q, Q, None, 0),
@@ -264,6 +275,37 @@ REFUSED = {
     "pairs[0] has 3 entries, expected two shapes": lambda: contact.collision_pairs([(1, 2, 3)]),
     "tolerance has shape (2,), expected a number": lambda: solved(tolerance=[1.0, 2.0]),
     "mu is inf, expected a finite number above 0": lambda: solved(mu=np.inf),
+    "target.R of the FrameTask has shape (4, 3, 3), expected (3, 3); batch": lambda: solved_tasks(
+        jax.vmap(lambda p: ik.FrameTask.position(TIP, p))(jnp.ones((4, 3)))
+    ),
+    "axis of the GazeTask has shape (4, 3), expected (3,); batch": lambda: solved_tasks(
+        eqx.tree_at(lambda x: x.axis, ik.GazeTask(TIP, np.ones(3)), np.ones((4, 3)))
+    ),
+    "target of the ComTask has shape (3, 3), expected (3,); batch": lambda: solved_tasks(
+        jax.vmap(ik.ComTask)(jnp.ones((3, 3)))
+    ),
+    "margin of the Clearance has shape (2, 0), expected (0,); batch": lambda: solved_tasks(
+        eqx.tree_at(
+            lambda x: x.margin, ik.Clearance(collision.DistancePairs((), ())), np.ones((2, 0))
+        )
+    ),
+    "x0[0] has the zero quaternion for joint 'j0'": lambda: optimal_control.solve(
+        optimal_control.Problem(
+            optimal_control.state_space(BALL_JOINT), lambda t, x, u, p: x, lambda t, x, u, p: u
+        ),
+        (np.zeros(4), np.zeros(3)),
+        None,
+        np.zeros((2, 3)),
+    ),
+    "riccati is array(['a', 'b']": lambda: regulator(riccati=np.array(["a", "b"])),
+    "mu has dtype bool, expected a number": lambda: solved(mu=True),
+    "tolerance has dtype bool, expected a number": lambda: solved(tolerance=True),
+    "acceleration_limit has dtype bool, expected numbers": lambda: differential(
+        acceleration_limit=True, previous_velocity=Q
+    ),
+    "is twice in locked, expected each joint once": lambda: differential(
+        locked=[ARM.joint_names[0]] * 2
+    ),
     "dt is inf, expected a finite number above 0": lambda: differential(dt=np.inf),
     "damping is inf, expected": lambda: differential(damping=np.inf),
     "q is [nan": lambda: differential(q=np.full(ARM.nq, np.nan)),

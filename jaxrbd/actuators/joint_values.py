@@ -15,14 +15,14 @@ from ..errors import ArgumentError
 from ..model import Model, arguments
 
 
-def joints_of_dofs(model: Model, joints: Sequence[str]) -> np.ndarray:
+def joints_of_dofs(model: Model, joints: Sequence[str], argument: str = "joints") -> np.ndarray:
     """The index in `joints` of the joint of each degree of freedom, (nv,).
 
     It is `len(joints)` for the degrees of freedom of all other joints. Raises ArgumentError for an
     unknown joint, a joint that is named twice, and a joint without a velocity in v, which is fixed
-    or follows others.
+    or follows others. `argument`: the name of `joints` in messages.
     """
-    joints = arguments.names(joints, "joints")
+    joints = arguments.names(joints, argument)
     owner = np.full(arguments.robot(model).nv, len(joints))
     for i, name in enumerate(joints):
         dofs = model.joint(name).v
@@ -32,7 +32,7 @@ def joints_of_dofs(model: Model, joints: Sequence[str]) -> np.ndarray:
                 f"other joints; expected a joint with an independent velocity"
             )
         if np.any(owner[dofs] != len(joints)):
-            raise ArgumentError(f"joint {name!r} is twice in joints, expected each joint once")
+            raise ArgumentError(f"joint {name!r} is twice in {argument}, expected each joint once")
         owner[dofs] = i
     return owner
 

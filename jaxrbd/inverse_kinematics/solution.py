@@ -45,10 +45,10 @@ from .tasks import (
 # three arms, nine of ten successful starts needed at most 24 steps.
 STEPS_OF_A_START = 32
 # Each random start is the best of this number of random configurations. One more configuration
-# costs about as much as half a step. With 1, 8 and 32 configurations per start and 16 starts per
-# target, 5, 1 and 1 of 2,000 targets of a UR10 were not reached, and 2, 1 and 0 of a Panda.
+# costs about as much as half a step. With 1, 8 or 32 configurations per start and 16 starts per
+# target, a UR10 did not reach 5, 1 or 1 of 2,000 targets, and a Panda did not reach 2, 1 or 0.
 DRAWS = 8
-# Limits further from 0 than this, in rad or m, do not give a start in the middle of the limits.
+# Limits farther from 0 than this, in rad or m, do not give a start in the middle of the limits.
 FAR = 100.0
 # With targets for several frames, every fourth start is random in all dofs, and most starts are
 # random in a few dofs only. For pelvis, hands and feet of a G1, 16 starts reached 95 % of 1,024
@@ -73,7 +73,7 @@ class IkSolution(NamedTuple):
       A solution that is stationary and not converged is a local minimum: the targets are out of
       reach, or another start is needed. For a target far out of reach the method converges slowly,
       so `max_iterations` may stop it before it reaches the minimum; then `stationary` is False;
-    - `iterations`: the number of steps from the start that led to q.
+    - `iterations`: the number of steps of the attempt, or of the start of a search, that led to q.
 
     A solution that is not converged is finite and within the limits, except for the traced values
     that `inverse_kinematics` lists. For these values q is NaN, and `converged` and `stationary` are
@@ -127,9 +127,9 @@ def inverse_kinematics(
 
     Raises ArgumentError for an unknown frame or joint, a task that does not fit the model, a q0
     outside the limits, or limits that contradict each other. If JAX traces these values, a q0
-    outside the limits is moved to the nearest limit; contradicting limits, weights that are
-    negative or not finite, and a q0 that is not finite give NaN. For a target that is not finite,
-    the result is not converged.
+    outside the limits is moved to the nearest limit, except for locked joints; contradicting
+    limits, weights that are negative or not finite, and a q0 that is not finite give NaN. For a
+    target that is not finite, the result is not converged.
     """
     tasks = checked_tasks(model, tasks)
     dofs = locked_dofs(model, locked)
@@ -164,8 +164,8 @@ def search_inverse_kinematics(
     - `parallel`: the number of starts that run at the same time, in one batch. The search ends
       after the first batch with a converged solution. Other arguments as for `inverse_kinematics`.
 
-    Each start has 32 steps. Then the solution with the least error continues, for `max_iterations`
-    steps in all. With a posture task all starts run, and every second start has no posture in its
+    Each start has up to 32 steps. Then the best solution continues, for `max_iterations` steps in
+    all. With a posture task all starts run, and every second start has no posture in its
     first steps. The result is the solution nearest to the posture among the solutions that reach
     the other targets. If no solution reaches them, the result has the least weighted error. It has
     the same derivatives as a solution of `inverse_kinematics`, and wrong arguments raise the same
@@ -444,7 +444,7 @@ def _dofs_of_worst_frame(tasks: tuple[Task | Constraint, ...], found: Rows) -> A
 
 
 def _keep_dofs(model: Model, q0: Array, q: Array, locked: Array | np.ndarray) -> Array:
-    """The configuration q, but with the dofs where `locked` (nv,) is True as in q0."""
+    """The configuration q, in which the dofs with `locked` (nv,) True are as in q0."""
     if isinstance(locked, np.ndarray) and not np.any(locked):
         return q
     change = difference.unchecked(model, q0, q)
@@ -454,8 +454,8 @@ def _keep_dofs(model: Model, q0: Array, q: Array, locked: Array | np.ndarray) ->
 def _middle(model: Model) -> Float[Array, " nq"]:
     """The neutral configuration, with each limited coordinate in the middle of its limits.
 
-    A limit further than `FAR` from 0 counts as none. A coordinate with only a lower or only an
-    upper limit is 0 or, if 0 is outside, at the limit.
+    If the lower limit is below `-FAR` or the upper limit is above `FAR`, the coordinate is 0 or, if
+    0 is outside the limits, at the nearest limit.
     """
     place, lower, upper = position_limits(model)
     limited = (lower >= -FAR) & (upper <= FAR)
@@ -472,10 +472,9 @@ def _middle(model: Model) -> Float[Array, " nq"]:
 
 def locked_dofs(model: Model, locked: Sequence[str]) -> tuple[bool, ...]:
     """Whether each dof is locked, (nv,)."""
-    if isinstance(locked, str):
-        raise ArgumentError(f"locked is {locked!r}, expected a sequence of names of joints")
+    locked = arguments.names(locked, "locked")
     # `joints_of_dofs` gives the index of the joint in `locked`, or len(locked) for other joints.
-    return tuple((joints_of_dofs(model, locked) < len(locked)).tolist())
+    return tuple((joints_of_dofs(model, locked, "locked") < len(locked)).tolist())
 
 
 def _tolerance(model: Model, tolerance: ArrayLike | None) -> Array:

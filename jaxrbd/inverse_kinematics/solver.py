@@ -128,7 +128,7 @@ class Minimum(NamedTuple):
 
     - `rows`: the rows at q, as `separated` returns them; `force` (k,): the multipliers of their
       equations. The force of a leading error is `w e`, unless `reached`;
-    - `reached`: whether the leading errors are zero;
+    - `reached`: whether the leading errors and the equations are zero, within the tolerance;
     - `stationary`: as in `Descent`; with `reached`, whether the preferences have their minimum;
     - `last_q`: where the steps towards the minimum of the preferences ended.
     """
@@ -217,8 +217,8 @@ def prioritise(
     )
     if not n:
         return unchanged
-    # With this shift, the multipliers before the first step are `force`. The shift of an inequality
-    # is `force / rho`: 0 if its multiplier is 0.
+    # With this shift, the multipliers of the equations are `force` before the first step. The shift
+    # of an inequality is `force / rho`: 0 if its multiplier is 0.
     shift = force / penalty(task_rows) - task_rows.position
     count = number_of_inequalities(tasks)
     if count:
@@ -247,7 +247,7 @@ def prioritise(
 
 
 def separated(tasks: Sequence[Task | Constraint], task_rows: Rows) -> Rows:
-    """The rows with the leading errors as equations; entries of the weight 0 have no equation."""
+    """The rows with the leading errors as equations; entries with the weight 0 have no equation."""
     n = number_of_leading_entries(tasks)
     if not n:
         return task_rows

@@ -1,14 +1,15 @@
-"""Tasks of inverse kinematics: targets of frames, directions, the centre of mass and the posture.
+"""Tasks of inverse kinematics: targets of frames, gaze, centre of mass and posture, and distances.
 
-A task has an error vector e, a Jacobian J of the error in the tangent space, and weights w. Solvers
-minimise the sum of `w e^2 / 2` over all entries of all tasks. A weight multiplies the squared
-error: four times the weight has the effect of twice the error. An entry with the weight 0 is free.
-A posture task is a preference: the solution may be far from its target.
+A task, except a `Clearance`, has an error vector e, a Jacobian J of the error in the tangent space,
+and weights w. Solvers minimise the sum of `w e^2 / 2` over all entries of all tasks. Four times the
+weight has the effect of twice the error. An entry with the weight 0 is free. A posture task is a
+preference: the solution may be far from its target. A `Clearance` is a set of inequalities.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -42,8 +43,10 @@ from ..spatial import Pose, inverse_compose, inverse_transform_point, transform_
 class Task(eqx.Module):
     """A target or a preference, such as `FrameTask` and `PostureTask`, or a `Clearance`."""
 
-    # The number of entries of the error, except for a preference, which does not need it.
+    # The number of entries in `Rows.error`; a preference does not need it.
     _error_size: ClassVar[int]
+    # The shapes of the arrays, by name, if they do not depend on the model.
+    _shapes: ClassVar[Mapping[str, tuple[int, ...]]] = {}
 
 
 class Clearance(Task):
@@ -100,6 +103,7 @@ class FrameTask(Task):
     weights: Float[arguments.Parameter, "6"]
     relative_to: str | None = eqx.field(static=True)
     _error_size: ClassVar[int] = 6
+    _shapes: ClassVar = {"target.R": (3, 3), "target.p": (3,), "weights": (6,)}
 
     def __init__(
         self,
@@ -173,8 +177,8 @@ class GazeTask(Task):
     axis and n from the origin of F to the target. Its norm is the angle between n and u, from 0 to
     pi. So the error is 0 only where the axis points at the target, and not where it points
     backwards. At the angle pi, the shortest rotation to the target is not unique. The task then
-    uses a rotation in a direction in which joints turn the axis. The rotation about the axis is
-    free.
+    uses a direction in which joints turn the axis. A target at the origin of F has no direction:
+    there the norm is pi / 2. The rotation about the axis is free.
 
     Raises ArgumentError for a target with NaN or infinite entries, for an axis without a direction,
     and for a weight that is negative or not finite.
@@ -186,6 +190,7 @@ class GazeTask(Task):
     weights: Float[arguments.Parameter, ""]
     relative_to: str | None = eqx.field(static=True)
     _error_size: ClassVar[int] = 3
+    _shapes: ClassVar = {"target": (3,), "axis": (3,), "weights": ()}
 
     def __init__(
         self,
@@ -216,6 +221,7 @@ class ComTask(Task):
     target: Float[arguments.Parameter, "3"]
     weights: Float[arguments.Parameter, "3"]
     _error_size: ClassVar[int] = 3
+    _shapes: ClassVar = {"target": (3,), "weights": (3,)}
 
     def __init__(
         self,
@@ -316,13 +322,14 @@ class Rows(NamedTuple):
 
 
 class TaskErrors(NamedTuple):
-    """The error of each of n tasks: Euclidean norms over the entries with a weight above 0, (n,).
+    """The errors of n tasks and constraints, each (n,); 0 where one has no such error.
 
-    - `linear` in m: positions of frames and of the centre of mass, and clearances;
+    - `linear` in m: positions of frames and of the centre of mass, and the errors of clearances;
     - `angular` in rad: rotations of frames and angles of gaze;
     - `mixed`: configurations, in m and rad, and equations of constraints, in their units.
 
-    An entry is 0 where a task has no such error.
+    The error of a clearance is its largest violation, 0 or more. Every other error is a Euclidean
+    norm, for a task over the entries with a weight above 0; constraints have no weights.
     """
 
     linear: Float[Array, " n"]
@@ -344,6 +351,16 @@ def checked_tasks(
     if not tasks:
         raise ArgumentError("tasks is empty, expected at least one task")
     for i, task in enumerate(tasks):
+        shapes = task._shapes if isinstance(task, Task) else {}
+        if isinstance(task, Clearance):
+            shapes = {"margin": (len(task.pairs),)}
+        for name, shape in shapes.items():
+            found = np.shape(attrgetter(name)(task))
+            if found != shape:
+                raise ArgumentError(
+                    f"tasks[{i}]: {name} of the {type(task).__name__} has shape {found}, expected "
+                    f"{shape}; batch with jax.vmap"
+                )
         if isinstance(task, (FrameTask, GazeTask)):
             ends = task.frame, task.relative_to
             bodies = [-1 if f is None else model.frame_bodies[model.frame_index(f)] for f in ends]
@@ -386,7 +403,7 @@ def weights_are_valid(tasks: Sequence[Task | Constraint]) -> Bool[Array, ""]:
 
 
 def rows(model: Model, tasks: Sequence[Task | Constraint], q: Float[Array, " nq"]) -> Rows:
-    """The errors, Jacobians and equations of all tasks at q, in the order of `_order`."""
+    """The `Rows` of all tasks and constraints at q, in the order of `_order`."""
     kinematics = forward_kinematics.unchecked(model, q)
     by_kind: list[list[Any]] = [[tasks[i] for i in indices] for indices in _order(tasks)]
     *targets, constraints, clearances = by_kind
@@ -427,10 +444,10 @@ def clip_inequalities(
     x: Float[Array, " k"],
     least: Float[Array, " k"] | None = None,
 ) -> Float[Array, " k"]:
-    """The vector x, whose last entries belong to the inequalities, with these entries >= `least`.
+    """The vector x, in which the last entries, one per inequality, are raised to at least `least`.
 
-    `least`: zero by default; only its entries of inequalities are used. If x is `Rows.position`,
-    the result with `least` zero is the violation of the equations and inequalities.
+    `least`: zero by default; only its last entries are used. If x is `Rows.position`, the result
+    with `least` zero is the violation of the equations and inequalities.
     """
     count = number_of_inequalities(tasks)
     if not count:
@@ -443,7 +460,7 @@ def clip_inequalities(
 def task_errors(
     model: Model, tasks: Sequence[Task | Constraint], found: Rows, q: Float[Array, " nq"]
 ) -> TaskErrors:
-    """The norms of the errors of each task; `found`: the result of `rows` at q."""
+    """The errors of all tasks and constraints; `found`: the result of `rows` at q."""
     frames, gazes, coms, postures, constraints, clearances = _order(tasks)
     counted = jnp.where(found.weights > 0, found.error, 0)
     zero = jnp.zeros((), model.dtype)
@@ -504,7 +521,7 @@ def _order(tasks: Sequence[Task | Constraint]) -> list[list[int]]:
 
     The order is also the order of the entries of `Rows`. Frames must stay first, because
     `_dofs_of_worst_frame` in solution.py takes the first entries. Preferences must come after all
-    other tasks: see `number_of_leading_entries`.
+    tasks with entries in `Rows.error`: see `number_of_leading_entries`.
     """
     kinds = (FrameTask, GazeTask, ComTask, PostureTask, Constraint, Clearance)
     return [[i for i, task in enumerate(tasks) if isinstance(task, kind)] for kind in kinds]

@@ -8,10 +8,10 @@ if the linear-quadratic problem has no unique minimum, or if the whole step decr
 (`line_search.py`) by much less than the quadratic model predicts. The multiple is lowered if the
 prediction is good.
 
-The exact Hessian has no such multiple. It is used after a step with the factor 1, for example near
-the solution. The Gauss-Newton matrix replaces it if its linear-quadratic problem has no unique
-minimum, or if its step has a factor below 1. The exact Hessian is used again after a step with the
-factor 1, or with a factor of at most `SHORT`.
+The exact Hessian has no such multiple. It is used in the first step, and after a step with the
+factor 1, for example near the solution. The Gauss-Newton matrix replaces it if its linear-quadratic
+problem has no unique minimum, or if its step has a factor below 1. The exact Hessian is used again
+after a step with the factor 1, or with a factor of at most `SHORT`.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class StepOptions(NamedTuple):
     servo: Servo | None
 
     def step(self, q: Array, v: Array, tau: Array) -> ContactStep:
-        """`contact_step`, in which tau on joints with a limit is a force of the servo."""
+        """`contact_step`, in which tau on joints with a finite effort is a force of the servo."""
         model, scene, dt, *options, servo = self
         tau, servo = _with_limited_forces(servo, tau)
         return contact_step(model, scene, q, v, tau, dt, None, *options, servo)
@@ -109,7 +109,7 @@ def _limited(servo: Servo) -> Array:
 
 
 def _with_limited_forces(servo: Servo | None, tau: Array) -> tuple[Array, Servo | None]:
-    """tau without its entries on joints with a limit, and the servo with these entries."""
+    """tau without its entries on joints with a finite effort, and the servo with these entries."""
     if servo is None:
         return tau, None
     force = jnp.where(_limited(servo), tau, 0)
@@ -302,7 +302,7 @@ _state_after.defjvp(_state_after_jvp, symbolic_zeros=True)
 
 @custom_jvp
 def _derivatives(options: StepOptions, q: Array, v: Array, tau: Array) -> StepDerivatives:
-    """`contact_step_derivatives`. JAX differentiates the program of `contact_step` instead."""
+    """`StepOptions.derivatives`. For second derivatives, JAX differentiates the step instead."""
     return options.derivatives(q, v, tau)
 
 
@@ -389,13 +389,15 @@ def solve_contacts(
     arguments.require_counts(iterations=iterations)
     x0 = problem.space.checked(x0, "x0")
     states, us = states_and_controls(guess)
+    check_functions(problem, x0, us, p)
     arguments.require(x0[1], np.isfinite, "the velocity of x0", "finite")
     arguments.require(us, np.isfinite, "the controls of guess", "finite")
-    check_functions(problem, x0, us, p)
     _require_apart(dynamics, x0[0][None], "x0", depth)
     if states is None:
         states, *_ = _replay(dynamics.with_smoothing(lengths[0]), x0, us)
-    elif [jnp.shape(x) for x in states] == [(len(us) + 1, *x.shape) for x in x0]:
+    elif jax.tree.structure(states) == jax.tree.structure(x0) and [*map(np.shape, states)] == [
+        (len(us) + 1, *x.shape) for x in x0
+    ]:
         _require_apart(dynamics, jnp.asarray(states[0]), "guess", depth)
         arguments.require(states[1], np.isfinite, "the velocities of guess", "finite")
     guess, solutions = (states, us), []
@@ -459,13 +461,16 @@ def _distances(dynamics: ContactShooting, q: Array) -> Array:
 
 
 def _require_apart(dynamics: ContactShooting, q: Array, name: str, depth: float) -> None:
-    """Raise ArgumentError if a contact is deeper than `depth` or NaN in a row of q (states, nq)."""
+    """Raise ArgumentError if a row of q (states, nq) is not finite or has a contact too deep."""
+    values = arguments.known(q)
+    if values is not None and not np.all(np.isfinite(values)):
+        state = int(np.argmin(np.isfinite(values).all(axis=1)))
+        raise ArgumentError(
+            f"{name} is {values[state]} in state {state}, expected finite coordinates"
+        )
     found = arguments.known(_distances(dynamics, q))
     if found is None or not found.size or np.min(found) >= -depth:
         return
-    if np.isnan(found).any():
-        state = int(np.argmax(np.isnan(found).any(axis=1)))
-        raise ArgumentError(f"{name} is {q[state]} in state {state}, expected finite coordinates")
     state, contact = np.unravel_index(np.argmin(found), found.shape)
     raise ArgumentError(
         f"{name} penetrates: contact {contact} of the scene has the depth {-np.min(found):.3g} m "

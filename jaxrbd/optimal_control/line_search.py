@@ -39,7 +39,7 @@ class Merit(NamedTuple):
 
     `value`: the merit, whose rounding errors are about `rounding`. `slope`: the derivative of the
     merit along the step. `rho`: the weight of the squares of the defects. `by_defects`: a bound of
-    the decrease that the defects cause. `defects` (N, n): of the trajectory.
+    the decrease that the defects cause. `defects` (N, n): the defects of the trajectory.
     """
 
     value: Array
@@ -80,9 +80,10 @@ def _merit(
 
 
 class Trial(NamedTuple):
-    """A trajectory with a factor of the step, and whether it decreases the merit by enough.
+    """A trajectory with a factor of the step, and its merit compared with the merit before.
 
     `linear`: its linearisation; None for the exact Hessian, which is computed after the search.
+    `enough`: whether the merit decreases by enough, or the factor is 0, which ends the search.
     `gain`: the decrease of the merit by the whole step, divided by the decrease that the quadratic
     model predicts. `measured`: whether the predicted decrease is above the rounding errors of the
     merit. `small_defects`: whether the defects cause less than half of the decrease that the slope

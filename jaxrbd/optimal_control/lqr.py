@@ -97,7 +97,7 @@ def lqr(stages: LqrStages, x0: ArrayLike, riccati: str = "sequential") -> LqrSol
 
 def choice(value: str, name: str, allowed: tuple[str, ...]) -> str:
     """`value`, if it is one of the allowed words; else raises ArgumentError."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise ArgumentError(f"{name} is {value!r}, expected one of {allowed}")
     return value
 
@@ -106,7 +106,7 @@ def checked(stages: LqrStages, x0: ArrayLike) -> tuple[LqrStages, Array]:
     """The stages and the initial state as arrays, whose shapes and dtypes match."""
     given = arguments.sequence(stages, "stages", "the arrays of LqrStages")
     if len(given) != len(LqrStages._fields):
-        raise ArgumentError(f"stages has {len(given)} entries, expected those of LqrStages")
+        raise ArgumentError(f"stages has {len(given)} entries, expected the 8 arrays of LqrStages")
     names = *LqrStages._fields, "x0"
     arrays = [arguments.as_array(x, name) for name, x in zip(names, (*given, x0))]
     for name, x in zip(names, arrays):
@@ -114,7 +114,10 @@ def checked(stages: LqrStages, x0: ArrayLike) -> tuple[LqrStages, Array]:
             raise ArgumentError(f"{name} has dtype {x.dtype}, expected floats")
     stages, x0 = LqrStages(*arrays[:-1]), arrays[-1]
     if stages.B.ndim != 3:
-        raise ArgumentError(f"B has shape {stages.B.shape}, expected (N, n, m); N n m are sizes")
+        raise ArgumentError(
+            f"B has shape {stages.B.shape}, expected (N, n, m) for N stages, states of size n and "
+            f"controls of size m"
+        )
     N, n, m = stages.B.shape
     if not N:
         raise ArgumentError(f"B has shape {stages.B.shape}, expected at least one stage")

@@ -87,7 +87,9 @@ class Problem(eqx.Module):
         self.control_bounds = None
         if control_bounds is not None:
             if not isinstance(control_bounds, (tuple, list)) or len(control_bounds) != 2:
-                raise ArgumentError("control_bounds is no pair, expected (lower, upper)")
+                raise ArgumentError(
+                    f"control_bounds is {control_bounds!r}, expected the pair (lower, upper)"
+                )
             lower, upper = (
                 arguments.parameter(x, f"control_bounds[{i}]", (), (None,))
                 for i, x in enumerate(control_bounds)
@@ -104,7 +106,7 @@ class Problem(eqx.Module):
                     "one shape (m,)"
                 )
             arguments.require(
-                jnp.asarray(upper) - jnp.asarray(lower),
+                jnp.asarray(upper, float) - jnp.asarray(lower, float),
                 lambda x: x >= 0,
                 "control_bounds[1] - control_bounds[0]",
                 "0 or more",
@@ -252,8 +254,8 @@ def joint_torques(
 ) -> JointTorques:
     """The acceleration (t, q, v, u, p) of a robot that is driven by the forces u on its joints.
 
-    - `dofs`: the index in v of each entry of u, in N m or N; by default u is (nv,). The forces on
-      all other dofs are zero;
+    - `dofs`: the index in v of each entry of u. The entries of u are in N m or N; by default u is
+      (nv,). The forces on all other dofs are zero;
     - `constraints`, `stabilisation`: as for `constrained_dynamics`, for example feet on the ground.
       The method `constrained` of the result returns the constraint forces too;
     - `active(t, p)`: whether each constraint acts in stage t, (number of constraints,) of bool or

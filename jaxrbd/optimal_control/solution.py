@@ -53,7 +53,7 @@ def _compiled(
     The length of a history depends on the solve. So the programs get solutions without it, and one
     program serves the solutions of all solves. `static`: the names of the static arguments.
     `requirements`: the conditions on numbers, by the name of the argument. A call raises
-    ArgumentError for a problem or a solution of another type.
+    ArgumentError for a problem or a solution of another type, and for a wrong x0.
     """
 
     def compiled(function: Any) -> Any:
@@ -66,6 +66,8 @@ def _compiled(
             for name, kind in (("problem", Problem), ("solution", Solution)):
                 if name in given:
                     arguments.require_type(given[name], name, kind)
+            if "x0" in given:  # the program checks shapes only
+                given["problem"].space.checked(given["x0"], "x0")
             args = map(_without_history, args)
             return program(*args, **{name: _without_history(x) for name, x in kwargs.items()})
 
@@ -205,6 +207,9 @@ def solve(
 
 def _number(name: str, x: ArrayLike, requirement: Requirement, us: Array) -> Array:
     """A number () of the dtype of us; NaN if it does not satisfy the requirement."""
+    x = arguments.as_array(x, name)
+    if x.dtype == bool:
+        raise ArgumentError(f"{name} has dtype bool, expected a number")
     x = arguments.real_array(x, name, us.dtype)
     if x.shape != ():
         raise ArgumentError(f"{name} has shape {x.shape}, expected a number")
@@ -238,7 +243,7 @@ def _guess(problem: Problem, x0: PyTree, p: PyTree, guess: Any):
 
 
 def _states_from(x0: PyTree, states: PyTree, us: Array, argument: str) -> PyTree:
-    """The states (N + 1, ...) of a guess or a solution, whose shapes are checked, from x0."""
+    """The checked states (N + 1, ...) of a guess or a solution, with x0 as the first state."""
     if jax.tree.structure(states) != jax.tree.structure(x0):
         raise ArgumentError(
             f"the states of {argument} are {jax.tree.structure(states)}, expected "

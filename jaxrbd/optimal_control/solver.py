@@ -54,7 +54,7 @@ from .stages import (
 class Status(enum.IntEnum):
     """Why a solve ended.
 
-    - `CONVERGED`: all residuals are below the tolerance;
+    - `CONVERGED`: all residuals are at most the tolerance;
     - `ITERATION_LIMIT`: the largest number of iterations was reached;
     - `INFEASIBLE`: no small change of the trajectory reduces the violation of the constraints;
     - `FAILED`: no step decreases the merit, or the functions give values that are not finite.
@@ -70,17 +70,17 @@ RUNNING = -1
 
 
 class History(NamedTuple):
-    """The progress of a solve: arrays (iterations,) with one entry per step.
+    """The progress of a solve: arrays (iterations,); `iterations` is its largest number of steps.
 
-    `iterations` is the largest number of steps of the solve; a result of `shift` has no entries.
-    The entries after the last iteration are infinite. They are not NaN, so that `jax_debug_nans`
-    accepts a solution.
+    Entry i belongs to step i. If a solve has fewer steps, the next entry belongs to its result, and
+    the rest is infinite; it is not NaN, so that `jax_debug_nans` accepts a solution. A result of
+    `shift` or `first_solution` has no entries.
 
-    `cost`, `residuals`: before the step. `factor`: the factor of the step, 0 for no step.
-    `shift`: the multiple of the identity that a step adds to the Gauss-Newton matrix; a step with
-    the exact Hessian does not add it. The last entry belongs to the gains instead of a step.
-    `mu`: the penalty is 1 / mu. Where the automatic rollout starts again from the guess, one entry
-    has no step: its `shift` belongs to the step that was not found. This entry counts as a step.
+    `cost`, `residuals`: before the step, or of the result. `factor`: the factor of the step, 0 for
+    no step. `shift`: the multiple of the identity that a step, or the gains of the result, add to
+    the Gauss-Newton matrix; with the exact Hessian it is not added. `mu`: the penalty is 1 / mu.
+    Where the automatic rollout starts again from the guess, one entry has no step: its `shift`
+    belongs to the step that was not found. This entry counts as a step.
     """
 
     cost: Array

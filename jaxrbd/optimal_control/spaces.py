@@ -55,7 +55,7 @@ class Space(eqx.Module):
 
     @abc.abstractmethod
     def checked(self, x: PyTree, name: str) -> PyTree:
-        """The state x as arrays. Raises ArgumentError with `name` if the shapes are wrong."""
+        """The state x as arrays. Raises ArgumentError, which names it `name`, for a wrong state."""
 
 
 class VectorSpace(Space):
@@ -116,6 +116,9 @@ class RobotStateSpace(Space):
                 f"{name} is {what}, expected the pair (q, v) of arrays of shapes {sizes}"
             )
         q = arguments.configuration(self.model, x[0], f"{name}[0]")
+        values = arguments.known(q)
+        if values is not None:
+            arguments.nonzero_quaternions(f"{name}[0]", values, self.model)
         return q, arguments.velocity(self.model, x[1], f"{name}[1]")
 
 
