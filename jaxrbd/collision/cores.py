@@ -323,7 +323,7 @@ def _face_weights(corners: Array) -> tuple[Array, Array]:
 
 
 def _middle_of_farthest(points: Array, n: Array) -> Array:
-    """The mean of those of the points (n, 3) that are farthest in the direction n."""
+    """The mean (3,) of the rows of `points` (n, 3) that are farthest in the direction n."""
     heights = matmul(points, n)
     scale = 16 * jnp.finfo(n.dtype).eps * _largest_norm(points)
     farthest = (heights >= jnp.max(heights) - scale).astype(n.dtype)

@@ -311,7 +311,7 @@ def _refined(
 
 
 def _best_direction(pair: CorePair, directions: Array) -> Array:
-    """The first of the directions (k, 3) with the largest separation, but for rounding errors."""
+    """The first of the directions (k, 3) with the largest separation, within rounding errors."""
     widths = jax.vmap(pair.width)(directions)
     eps = jnp.finfo(widths.dtype).eps
     tolerance = 4 * eps * (pair.a.extent() + pair.b.extent())
@@ -464,7 +464,7 @@ def _visit(pair: CorePair, search: _Search) -> tuple[_Search, Array]:
 
 
 def _with_first_direction(pair: CorePair, search: _Search) -> _Search:
-    """The search from the first of the first directions."""
+    """The search from the best first direction."""
     size = pair.a.extent() + pair.b.extent()
     gap = jnp.maximum(GAP * size, jnp.finfo(size.dtype).eps)
     firsts, widths = _first_directions(pair)
