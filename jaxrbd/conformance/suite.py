@@ -104,10 +104,10 @@ def run(
         checked.append(entries)
     trees, conditions, quantities, modes, precisions = checked
     known_cases = list(product(PRECISIONS, MODES))
-    if arguments.is_integer(order):
-        order = dict.fromkeys(known_cases, order)
     if not isinstance(order, Mapping):
-        raise ArgumentError(f"order is {order!r}, expected an integer or a dict")
+        if not arguments.is_integer(order):
+            raise ArgumentError(f"order is {order!r}, expected an integer or a dict")
+        order = dict.fromkeys(known_cases, order)
     orders: dict[Any, int] = dict(order)
     for case, highest in orders.items():
         if case not in known_cases:

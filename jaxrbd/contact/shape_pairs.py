@@ -165,7 +165,8 @@ def ground_spheres(placed: PlacedShape) -> tuple[Parameter, Sequence[Parameter]]
 
 def _sphere(placed: PlacedShape, dtype: np.dtype) -> tuple[Array, Array]:
     """The centre (3,) and the size () in m of a shape, see `CollisionPairs.reference_spheres`."""
-    shape, X_FS = placed.shape, cast(placed.X_FS, dtype)
+    shape: Any = placed.shape
+    X_FS = cast(placed.X_FS, dtype)
     if isinstance(shape, HalfSpace):
         return X_FS.p, jnp.zeros((), dtype)
     core, radius = core_of(cast(shape, dtype))

@@ -167,11 +167,12 @@ def _checked_shape(shape: Shape) -> Shape:
 
 
 def _checked_mesh(mesh: Mesh) -> Mesh:
+    vertices = _real_values(mesh.vertices)
     try:
-        vertices, faces = _real_values(mesh.vertices), np.array(mesh.faces)
+        faces = np.array(mesh.faces)
     except (TypeError, ValueError):
-        vertices = None
-    if vertices is None:
+        faces = None
+    if vertices is None or faces is None:
         raise ValueError("its Mesh: expected vertices (n, 3) and faces (m, 3), both of numbers")
     with np.errstate(over="ignore"):
         vertices = vertices.astype(np.float32)
