@@ -51,7 +51,7 @@ def directions_across_edges(pair: CorePair) -> Array:
     a = matmul(_edge_normals(pair.a, pair.p.dtype), pair.R.T)
     b = -_edge_normals(pair.b, pair.p.dtype)
     along_a, along_b = _axes(a), _axes(b)
-    point_a = matmul(_points(pair.a, matmul(a, pair.R)), pair.R.T) + pair.p
+    point_a = matmul(_points(pair.a, matmul(a, pair.R)), pair.R.T) + pair.p[None]
     point_b = _points(pair.b, -b)
     a_0, a_1 = (_products(a[:, i], along_b) for i in range(2))
     b_0, b_1 = (_products(along_a, b[:, i]) for i in range(2))
@@ -66,7 +66,8 @@ def directions_across_edges(pair: CorePair) -> Array:
     width = jnp.where(cross, jnp.sign(a_0) * separation / jnp.sqrt(square), -jnp.inf)
     # The first row with the maximum. XLA computes `argmax` without vector instructions.
     rows = jnp.arange(len(width), dtype=jnp.int32)[:, None]
-    best = jnp.min(jnp.where(width == jnp.max(width, axis=0), rows, len(width) - 1), axis=0)
+    is_best = width == jnp.max(width, axis=0, keepdims=True)
+    best = jnp.min(jnp.where(is_best, rows, len(width) - 1), axis=0)
     n = jnp.cross(along_a[best], along_b)
     return jnp.where(jnp.sum(a[best, 0] * along_b, axis=1, keepdims=True) > 0, n, -n)
 
