@@ -18,7 +18,7 @@ from ._math import series as _series
 from ._math.components import require_entries, require_floats
 from ._math.linear import einsum, matmul
 from ._math.ranks import identity_like
-from .spatial import Pose, rotate
+from .spatial import Pose, checked_pose, rotate
 
 
 def exp(xi: Float[Array, "... 6"]) -> Pose:
@@ -48,8 +48,9 @@ def log(X: Pose) -> Float[Array, "... 6"]:
 
     Source: Sola, Deray and Atchuthan (2018), equation 173.
     """
-    w = so3.log(X.R)
-    return jnp.concatenate([rotate(so3.left_jacobian_inverse(w), X.p), w], axis=-1)
+    R, p = checked_pose(X)
+    w = so3.log(R)
+    return jnp.concatenate([rotate(so3.left_jacobian_inverse(w), p), w], axis=-1)
 
 
 def left_jacobian(xi: Float[Array, "... 6"]) -> Float[Array, "... 6 6"]:

@@ -84,19 +84,19 @@ def identity_pose(dtype: DTypeLike | None = None) -> Pose:
 
 def compose(X_AB: Pose, X_BC: Pose) -> Pose:
     """Pose `X_AC` of C in A. Source: SE(3) sheet, section 2."""
-    X_AB, X_BC = _checked(X_AB), _checked(X_BC)
+    X_AB, X_BC = checked_pose(X_AB), checked_pose(X_BC)
     return Pose(small_product(X_AB.R, X_BC.R), transform_point(X_AB, X_BC.p))
 
 
 def inverse(X_AB: Pose) -> Pose:
     """Pose `X_BA` of A in B. Source: SE(3) sheet, section 1."""
-    R_BA = Mat3.from_array(_checked(X_AB).R).T
+    R_BA = Mat3.from_array(checked_pose(X_AB).R).T
     return Pose(R_BA.array(), (-(R_BA @ Vec3.from_array(X_AB.p))).array())
 
 
 def inverse_compose(X_AB: Pose, X_AC: Pose) -> Pose:
     """Pose `X_BC = X_AB^-1 X_AC` of C in B. Source: SE(3) sheet, section 2."""
-    X_AB, X_AC = _checked(X_AB), _checked(X_AC)
+    X_AB, X_AC = checked_pose(X_AB), checked_pose(X_AC)
     R_BA = jnp.swapaxes(X_AB.R, -1, -2)
     return Pose(small_product(R_BA, X_AC.R), inverse_transform_point(X_AB, X_AC.p))
 
@@ -115,20 +115,20 @@ def inverse_rotate(R: Float[Array, "... 3 3"], x: Float[Array, "... 3"]) -> Floa
 
 def transform_point(X_AB: Pose, x_B: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
     """Coordinates in A, `R x + p`, of the point with coordinates `x_B` in B, in metres."""
-    R, p = _checked(X_AB)
+    R, p = checked_pose(X_AB)
     return plus(rotate(R, x_B), p)
 
 
 def inverse_transform_point(X_AB: Pose, x_A: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
     """Coordinates in B, `R^T (x - p)`, of the point with coordinates `x_A` in A, in metres."""
-    R, p = _checked(X_AB)
+    R, p = checked_pose(X_AB)
     require_entries(x_A, 3)
     return inverse_rotate(R, minus(x_A, p))
 
 
 def pose_matrix(X: Pose) -> Float[Array, "... 4 4"]:
     """The homogeneous matrix `[[R, p], [0, 1]]`. Source: SE(3) sheet, section 1."""
-    R, p = _checked(X)
+    R, p = checked_pose(X)
     top = jnp.concatenate([R, p[..., None]], axis=-1)
     last = jnp.broadcast_to(jnp.array([0, 0, 0, 1], top.dtype), (*top.shape[:-2], 1, 4))
     return jnp.concatenate([top, last], axis=-2)
@@ -140,7 +140,7 @@ def pose_from_matrix(H: Float[Array, "... 4 4"]) -> Pose:
     return Pose(H[..., :3, :3], H[..., :3, 3])
 
 
-def _checked(X: Pose) -> Pose:
+def checked_pose(X: Pose) -> Pose:
     """The pose. Raises ArgumentError for another object, and for R and p of other shapes."""
     if not isinstance(X, Pose):
         raise _no_pose(X)
@@ -176,7 +176,7 @@ def transform_motion(X_AB: Pose, m_B: Float[Array, "... 6"]) -> Float[Array, "..
 
     Source: SE(3) sheet, section 3, the action of `X`.
     """
-    X_AB = _checked(X_AB)
+    X_AB = checked_pose(X_AB)
     R, p, (v, w) = columns(X_AB.R), Vec3.from_array(X_AB.p), halves(m_B)
     Rw = linear_combination(w, R)
     return jnp.concatenate(
@@ -189,7 +189,7 @@ def inverse_transform_motion(X_AB: Pose, m_A: Float[Array, "... 6"]) -> Float[Ar
 
     Source: SE(3) sheet, section 3, the action of `X^-1`.
     """
-    X_AB = _checked(X_AB)
+    X_AB = checked_pose(X_AB)
     Rt, p, (v, w) = rows(X_AB.R), Vec3.from_array(X_AB.p), halves(m_A)
     return jnp.concatenate(
         [linear_combination(v + w.cross(p), Rt), linear_combination(w, Rt)], axis=-1
@@ -213,7 +213,7 @@ def transform_force(X_AB: Pose, f_B: Float[Array, "... 6"]) -> Float[Array, "...
 
     Source: SE(3) sheet, section 4, the action of `X*`.
     """
-    X_AB = _checked(X_AB)
+    X_AB = checked_pose(X_AB)
     R, p, (f, n) = columns(X_AB.R), Vec3.from_array(X_AB.p), halves(f_B)
     Rf = linear_combination(f, R)
     return jnp.concatenate(
@@ -226,7 +226,7 @@ def inverse_transform_force(X_AB: Pose, f_A: Float[Array, "... 6"]) -> Float[Arr
 
     Source: SE(3) sheet, section 4, the action of `X^-*`.
     """
-    X_AB = _checked(X_AB)
+    X_AB = checked_pose(X_AB)
     Rt, p, (f, n) = rows(X_AB.R), Vec3.from_array(X_AB.p), halves(f_A)
     return jnp.concatenate(
         [linear_combination(f, Rt), linear_combination(n + f.cross(p), Rt)], axis=-1
@@ -316,7 +316,7 @@ def transform_inertia(X_AB: Pose, inertia_B: Float[Array, "... 10"]) -> Float[Ar
     With the moments Sigma_B in B, the moments in A are `R Sigma_B R^T + p (h + m p)^T + h p^T`,
     where `h = R mc`. Source: SE(3) sheet, section 5.1, in a form that does not divide by the mass.
     """
-    (R, p), (m, h_B, I_B) = _checked(X_AB), _split_inertia(inertia_B)
+    (R, p), (m, h_B, I_B) = checked_pose(X_AB), _split_inertia(inertia_B)
     moments = jnp.concatenate([second_moments(I_B).array(), h_B.array()[..., None]], axis=-1)
     rotated = small_product(R, moments)
     h = rotated[..., 3]
@@ -344,7 +344,7 @@ def inverse_transform_inertia(
     X_AB: Pose, inertia_A: Float[Array, "... 10"]
 ) -> Float[Array, "... 10"]:
     """Inertia in B from its coordinates in A; inverse of `transform_inertia`."""
-    X_AB = _checked(X_AB)
+    X_AB = checked_pose(X_AB)
     R, p, (m, h_A, I_A) = (
         Mat3.from_array(X_AB.R),
         Vec3.from_array(X_AB.p),
@@ -563,7 +563,7 @@ def inverse_inertia_matrix(inertia: Float[Array, "... 10"]) -> Float[Array, "...
 
 def _rotation_and_lever(X: Pose) -> tuple[Array, Array]:
     """The matrices R and `[p x] R` (..., 3, 3) of a pose."""
-    X = _checked(X)
+    X = checked_pose(X)
     pR = Mat3.skew(Vec3.from_array(X.p)) @ Mat3.from_array(X.R)
     return X.R, pR.array()
 
@@ -602,7 +602,7 @@ def pose_to_featherstone(
     `[[E, 0], [-E r x, E]]` of Featherstone (2.24) is `inverse_motion_matrix(X_AB)` in angular-first
     order.
     """
-    R, p = _checked(X_AB)
+    R, p = checked_pose(X_AB)
     return _t(R), p
 
 

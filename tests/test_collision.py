@@ -23,7 +23,7 @@ from scipy.spatial import ConvexHull
 import jaxrbd as rbd
 from jaxrbd import io, se3, so3
 from jaxrbd._math.cast import cast
-from jaxrbd._math.tiles import BLOCK, repeat_in_blocks
+from jaxrbd._math.tiles import BLOCK, Row, repeat_in_blocks
 from jaxrbd.collision import (
     Box,
     Capsule,
@@ -418,15 +418,18 @@ def overlapping_hulls(n):
 def test_the_first_direction_of_two_hulls_is_that_of_their_depth():
     a, b, X, expected = overlapping_hulls(60)
 
-    @jax.jit
-    @jax.vmap
-    def first(a, b, X):
-        pair = CorePair(core_of(a)[0], core_of(b)[0], X.R, X.p)
-        return separation_module._first_directions(pair)
+    edges = [Row(hull.edge_normals, jnp.arange(60)) for hull in (a, b)]
 
-    n, width = first(a, b, X)
-    np.testing.assert_allclose(width[:, 0], expected, atol=1e-12)
-    np.testing.assert_allclose(np.linalg.norm(n[:, 0], axis=1), 1)
+    @jax.jit
+    @functools.partial(jax.vmap, in_axes=(0, 0, 0, [Row(None, 0)] * 2))
+    def first(a, b, X, edges):
+        pair = CorePair(core_of(a)[0], core_of(b)[0], X.R, X.p)
+        start = separation_module._start(pair)
+        return separation_module._with_first_direction(pair, start, edges)
+
+    search = first(a, b, X, edges)
+    np.testing.assert_allclose(search.widths[:, 0], expected, atol=1e-12)
+    np.testing.assert_allclose(np.linalg.norm(search.touch.n, axis=1), 1)
 
 
 def test_hulls_of_traced_vertices_have_a_first_direction():

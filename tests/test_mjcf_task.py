@@ -287,6 +287,11 @@ def test_wrong_settings_are_named(env, settings, message):
         dataclasses.replace(env, **settings)
 
 
+def test_a_numpy_weight_is_a_number(env):
+    (term,) = dataclasses.replace(env, rewards={"alive": np.float32(2)})._terms
+    assert term[:2] == ("alive", 2.0)
+
+
 # An arm with two links, a cord that only a motor pulls, and a target that the file places.
 ARM_OF_TWO = """
 <mujoco>

@@ -1130,6 +1130,16 @@ REFUSED = {
     "dtype is None, expected float32 or float64": lambda: ARM.astype(None),
     "function is 3, expected a function of one sample": lambda: sharding.over_devices(3, MESH),
     "strict is 0, expected True or False": lambda: rbd.build_model([], [], strict=0),
+    "mass is nan, expected finite": lambda: rbd.model.link_inertia(np.nan),
+    "com is [ 0. inf  0.]": lambda: rbd.model.link_inertia(1.0, (0.0, np.inf, 0.0)),
+    "step returned PyTreeDef(*), expected the structure": lambda: integrators.rollout(
+        lambda q: q, (Q,), steps=1
+    ),
+    "X is an array of shape (4, 4), expected a Pose": lambda: io.mujoco.mujoco_pose(jnp.eye(4)),
+    "xquat is [nan  0.  0.  0.], expected finite": lambda: io.mujoco.pose_from_mujoco(
+        np.zeros(3), np.array([np.nan, 0, 0, 0])
+    ),
+    "a pose is of the type ndarray": lambda: se3.log(np.eye(4)),
 }
 
 

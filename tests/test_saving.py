@@ -448,6 +448,8 @@ def test_a_model_is_cast_on_request(tmp_path):
     assert_identical(
         rbd.io.load_model(path, dtype=np.float64), model.astype("float32").astype("float64")
     )
+    swapped = rbd.io.load_model(path, dtype=np.dtype(np.float32).newbyteorder())
+    assert_identical(swapped, model.astype("float32"))
     with pytest.raises(rbd.ArgumentError, match="dtype is float16, expected float32 or float64"):
         rbd.io.load_model(path, dtype="float16")
 

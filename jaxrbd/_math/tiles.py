@@ -49,14 +49,14 @@ BLOCK = 64  # the largest number of samples of a block of `repeat_in_blocks` on 
 
 
 class Row(NamedTuple):
-    """The array `table[row]`: a large array that functions read by index, without a copy."""
+    """The array `table[row]`, of which a copy is made only where a function needs it."""
 
     table: Array
     row: Array
 
 
 def repeat_in_blocks(
-    step: Callable[..., tuple[Any, Array]], operands: Any, state: Any, table: Array | None = None
+    step: Callable[..., tuple[Any, Array]], operands: Any, state: Any, tables: Any = None
 ) -> Any:
     """The state of one sample after `step` was repeated until the sample is finished.
 
@@ -67,17 +67,18 @@ def repeat_in_blocks(
     for a symbolic batch size of `jax.export`, all samples are in one block. The caller defines the
     derivative of the result.
 
-    A block has copies of the operands. So an operand that is large and that many samples share is
-    given as `table`. Then the third argument of `step` is a `Row` with the rows (block,).
+    A block has copies of the operands. So large operands that many samples share, or that few steps
+    need, are given as `tables`, a pytree of arrays. Then the third argument of `step` is the same
+    pytree with a `Row` for each array, with the rows (block,).
     """
-    return _repeated(step, operands, state, table, 0)
+    return _repeated(step, operands, state, tables, 0)
 
 
 def _repeated(
     step: Callable[..., tuple[Any, Array]],
     operands: Any,
     state: Any,
-    table: Array | None,
+    tables: Any,
     axes: int,
 ) -> Any:
     """`repeat_in_blocks` for a batch whose arrays have `axes` leading axes.
@@ -86,17 +87,14 @@ def _repeated(
     """
 
     @custom_vmap
-    def run(operands, state, table):
+    def run(operands, state, tables):
         shape = jax.tree.leaves(state)[0].shape[:axes]
         count = math.prod(shape)
         if not isinstance(count, int):  # a symbolic size of `jax.export`
-            return _repeated_at_once(step, operands, state, table, shape)
+            return _repeated_at_once(step, operands, state, tables, shape)
         if not count:
             return state
         flat = jax.tree.map(lambda x: x.reshape(count, *x.shape[axes:]), state)
-        lengths = () if table is None else table.shape[:axes]
-        if table is not None:
-            table = table.reshape(-1, *table.shape[axes:])
 
         def block_step(rows, block):
             place = jnp.unravel_index(rows, shape) if axes else ()
@@ -107,13 +105,16 @@ def _repeated(
                 # `0 * i` has the shape (block,), also if all axes of the operand have length 1.
                 return x[tuple(i if n > 1 else 0 * i for i, n in zip(place, x.shape))]
 
+            def row_of(x):
+                row = jnp.zeros_like(rows)
+                for i, n in zip(place, x.shape):
+                    row = n * row + (i if n > 1 else 0)
+                return Row(x.reshape(-1, *x.shape[axes:]), row)
+
             arguments = jax.tree.map(taken, operands), block
-            if table is None:
+            if tables is None:
                 return step(*arguments)
-            row = jnp.zeros_like(rows)
-            for i, n in zip(place, lengths):
-                row = n * row + (i if n > 1 else 0)
-            return step(*arguments, Row(table, row))
+            return step(*arguments, jax.tree.map(row_of, tables))
 
         def on_cpu(flat):
             return repeat_batch(block_step, flat, min(BLOCK, count))
@@ -125,29 +126,29 @@ def _repeated(
         return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), found)
 
     @run.def_vmap
-    def _(count, is_batched, operands, state, table):
+    def _(count, is_batched, operands, state, tables):
         def with_axis(x, mapped):
             return x if mapped else x[None]
 
         def filled(x, mapped):
             return x if mapped else jnp.broadcast_to(x, (count, *x.shape))
 
-        operands, table = (
+        operands, tables = (
             jax.tree.map(with_axis, x, flags)
-            for x, flags in ((operands, is_batched[0]), (table, is_batched[2]))
+            for x, flags in ((operands, is_batched[0]), (tables, is_batched[2]))
         )
         state = jax.tree.map(filled, state, is_batched[1])
-        found = _repeated(step, operands, state, table, axes + 1)
+        found = _repeated(step, operands, state, tables, axes + 1)
         return found, jax.tree.map(lambda _: True, found)
 
-    return run(operands, state, table)
+    return run(operands, state, tables)
 
 
 def _repeated_at_once(
     step: Callable[..., tuple[Any, Array]],
     operands: Any,
     state: Any,
-    table: Array | None,
+    tables: Any,
     shape: tuple[int, ...],
 ) -> Any:
     """`_repeated` for a batch of this shape, in which all samples wait for the slowest one."""
@@ -157,7 +158,8 @@ def _repeated_at_once(
         return jnp.broadcast_to(x, (*shape, *x.shape[axes:])).reshape(count, *x.shape[axes:])
 
     operands = jax.tree.map(flat, operands)
-    rows = () if table is None else (Row(flat(table), jnp.arange(count)),)
+    rows = [jax.tree.map(lambda x: Row(flat(x), jnp.arange(count)), tables)]
+    rows = [] if tables is None else rows
 
     def body(work: tuple[Any, Array]) -> tuple[Any, Array]:
         states, unfinished = work

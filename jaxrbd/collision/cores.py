@@ -237,7 +237,7 @@ class HullCore(eqx.Module):
 
     def corner(self, n: Float[Array, "3"]) -> Array:
         """The index () of a vertex that is farthest in the direction n."""
-        return jnp.argmax(matmul(self.vertices, n)).astype(jnp.int32)
+        return row_of_largest(matmul(self.vertices, n))
 
     def corner_points(self, corners: Array) -> Array:
         """The vertices (k, 3) with some indices (k,)."""
@@ -376,3 +376,10 @@ def _face_tolerance(x: Array) -> float:
 def _sign(n: Array) -> Array:
     """The signs of components of a unit vector; 0 for components that may be rounding errors."""
     return jnp.where(jnp.abs(n) > 16 * jnp.finfo(n.dtype).eps, jnp.sign(n), 0)
+
+
+def row_of_largest(x: Array) -> Array:
+    """As `jnp.argmax(x, axis=0)`, which XLA computes without vector instructions on CPUs."""
+    rows = jnp.arange(len(x), dtype=jnp.int32).reshape(-1, *[1] * (x.ndim - 1))
+    is_largest = x == jnp.max(x, axis=0, keepdims=True)
+    return jnp.min(jnp.where(is_largest, rows, len(x) - 1), axis=0)

@@ -20,7 +20,7 @@ import numpy as np
 from jax import Array
 
 from .._math.linear import matmul
-from .cores import BoxCore, HullCore
+from .cores import BoxCore, HullCore, row_of_largest
 from .nearest import CorePair
 
 
@@ -64,10 +64,7 @@ def directions_across_edges(pair: CorePair) -> Array:
     cosine = _products(along_a, along_b)
     square = jnp.maximum(1 - cosine * cosine, jnp.finfo(cosine.dtype).eps)
     width = jnp.where(cross, jnp.sign(a_0) * separation / jnp.sqrt(square), -jnp.inf)
-    # The first row with the maximum. XLA computes `argmax` without vector instructions.
-    rows = jnp.arange(len(width), dtype=jnp.int32)[:, None]
-    is_best = width == jnp.max(width, axis=0, keepdims=True)
-    best = jnp.min(jnp.where(is_best, rows, len(width) - 1), axis=0)
+    best = row_of_largest(width)
     n = jnp.cross(along_a[best], along_b)
     return jnp.where(jnp.sum(a[best, 0] * along_b, axis=1, keepdims=True) > 0, n, -n)
 

@@ -35,8 +35,9 @@ The size of a pair is the sum of the `extent()` of both cores.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -50,7 +51,7 @@ from .._math.cast import select
 from .._math.components import norm
 from .._math.linear import matmul
 from .._math.rules import custom_jvp, with_value
-from .._math.tiles import repeat_in_blocks, retried
+from .._math.tiles import Row, repeat_in_blocks, retried
 from ..spatial import Pose, transform_point
 from .boxes import nearest_points, widest_directions
 from .cores import BoxCore, Core, CylinderCore, HullCore
@@ -396,12 +397,19 @@ def _find_touch(pair: CorePair) -> Touch:
     """The touch with the largest separation."""
     if _are_boxes(pair):
         return _touch_of_boxes(pair)
+    edges = [core.edge_normals for core in (pair.a, pair.b) if isinstance(core, HullCore)]
+    pair = _with_edges(pair, [normals[:0] for normals in edges])
+    return repeat_in_blocks(_visit, pair, _start(pair), edges).touch
+
+
+def _start(pair: CorePair) -> _Search:
+    """The search before its first visit."""
     zero = jnp.zeros((), jnp.int32)
     u = pair.p if isinstance(pair.b, HullCore) else pair.b.nearest(pair.p)[0]
     up = jnp.asarray([0, 0, 1], u.dtype)
     touch = Touch(up, jnp.zeros_like(u[0]), u, zero > 0, first_corners(pair))
     firsts, widths = jnp.zeros((_STARTS, 3), u.dtype), jnp.zeros(_STARTS, u.dtype)
-    search = _Search(
+    return _Search(
         touch=touch,
         s=jnp.zeros_like(u),
         next=zero + _Next.APPROACH,
@@ -414,7 +422,16 @@ def _find_touch(pair: CorePair) -> Touch:
         best=touch,
         width=touch.gap - jnp.inf,
     )
-    return repeat_in_blocks(_visit, pair, search).touch
+
+
+def _with_edges(pair: CorePair, edge_normals: Sequence[Array]) -> CorePair:
+    """The pair with these edge normals in place of the edge normals of its hulls."""
+    rest = iter(edge_normals)
+    a, b = (
+        dataclasses.replace(core, edge_normals=next(rest)) if isinstance(core, HullCore) else core
+        for core in (pair.a, pair.b)
+    )
+    return pair._replace(a=a, b=b)
 
 
 def _touch_of_boxes(pair: CorePair) -> Touch:
@@ -440,8 +457,11 @@ def _touch_of_boxes(pair: CorePair) -> Touch:
 
 
 @jax.jit
-def _visit(pair: CorePair, search: _Search) -> tuple[_Search, Array]:
+def _visit(pair: CorePair, search: _Search, edges: Sequence[Row]) -> tuple[_Search, Array]:
     """One visit of a block of pairs; the second result is which pairs need another visit.
+
+    `edges`: the edge normals of the hulls of the pairs. The hulls of `pair` have no edges, because
+    only first directions need them, and a visit copies each pair.
 
     It has a few iterations for the nearest points. Few pairs of a batch overlap. So a block
     computes next directions only if one of its pairs needs them, and the first directions, which
@@ -457,14 +477,16 @@ def _visit(pair: CorePair, search: _Search) -> tuple[_Search, Array]:
         pair,
         search,
     )
-    first = jax.vmap(partial(retried, _with_first_direction))
-    search = first(search.next == _Next.FIRST_DIRECTION, (pair, search), search)
+    axes = 0, (0, 0, [Row(None, 0) for _ in edges]), 0
+    first = jax.vmap(partial(retried, _with_first_direction), axes)
+    search = first(search.next == _Next.FIRST_DIRECTION, (pair, search, edges), search)
     search = jax.vmap(_with_nearest_points)(pair, search)
     return search, search.next != _Next.END
 
 
-def _with_first_direction(pair: CorePair, search: _Search) -> _Search:
-    """The search from the best first direction."""
+def _with_first_direction(pair: CorePair, search: _Search, edges: Sequence[Row]) -> _Search:
+    """The search from the best first direction. `edges`: as for `_visit`."""
+    pair = _with_edges(pair, [normals.table[normals.row] for normals in edges])
     size = pair.a.extent() + pair.b.extent()
     gap = jnp.maximum(GAP * size, jnp.finfo(size.dtype).eps)
     firsts, widths = _first_directions(pair)

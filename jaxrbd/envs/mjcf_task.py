@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import numbers
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -572,7 +573,7 @@ def _checked_rewards(
             )
         if not callable(term):
             raise ArgumentError(f"the reward term {name!r} is {term!r}, expected a function")
-        is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
+        is_number = isinstance(weight, numbers.Real) and not isinstance(weight, bool)
         if not is_number or not np.isfinite(weight):
             raise ArgumentError(f"the weight of {name!r} is {weight!r}, expected a finite number")
         terms.append((name, float(weight), term))

@@ -33,7 +33,8 @@ def rollout(
     `runge_kutta_munthe_kaas`, and the solutions of `contact_step`. It computes the other arrays of
     each step again. Raises ArgumentError unless exactly one of `inputs` and `steps` is given, for
     inputs without an axis of rows or with different numbers of rows, for steps that are no integer
-    of 0 or more, for a `step` that is no function, and for a state that is no tuple.
+    of 0 or more, for a `step` that is no function or returns another structure than the
+    state, and for a state that is no tuple.
     """
     if not callable(step):
         raise ArgumentError(f"step is {described(step)}, expected a function that makes one step")
@@ -49,8 +50,13 @@ def rollout(
 
     @recompute
     def advance(state, row):
-        state = step(*state) if inputs is None else step(*state, row)
-        return state, state
+        found = step(*state) if inputs is None else step(*state, row)
+        if jax.tree.structure(found) != jax.tree.structure(state):
+            raise ArgumentError(
+                f"step returned {jax.tree.structure(found)}, expected the structure of the state, "
+                f"{jax.tree.structure(state)}"
+            )
+        return found, found
 
     shapes = [np.shape(x) for x in jax.tree.leaves(inputs)]
     if steps is None and (len({shape[:1] for shape in shapes}) != 1 or () in shapes):

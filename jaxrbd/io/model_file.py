@@ -168,7 +168,7 @@ def _model(
     except ModelError as error:
         raise SavedFileError(str(error), file=os.fspath(path)) from error
     try:
-        wanted = np.dtype(header["dtype"] if dtype is None else dtype)
+        wanted = np.dtype(header["dtype"] if dtype is None else dtype).newbyteorder("=")
     except TypeError:
         wanted = None
     if wanted is None or wanted.name not in _DTYPES:

@@ -197,7 +197,7 @@ def link_inertia(
     - `rotation`: (3, 3), from the axes of `inertia_com` to the axes of the link frame (default: the
       identity).
 
-    Raises ArgumentError for another shape, for objects that are no real numbers, for an
+    Raises ArgumentError for another shape, for objects that are no finite real numbers, for an
     `inertia_com` that is not symmetric, and for a `rotation` that is no rotation matrix. Source:
     Featherstone (2.63).
     """
@@ -207,6 +207,8 @@ def link_inertia(
     require(turn, is_rotation, "rotation", "a rotation matrix")
     zero = np.zeros((3, 3))
     about_com = zero if inertia_com is None else shaped(inertia_com, "inertia_com", (3, 3))
+    for name, x in (("mass", m), ("com", c), ("inertia_com", about_com)):
+        require(x, np.isfinite, name, "finite")
     require(about_com, is_symmetric, "inertia_com", "a symmetric matrix")
     I = turn @ about_com @ turn.T + m * (c @ c * np.eye(3) - np.outer(c, c))
     return np.array([m, *(m * c), I[0, 0], I[0, 1], I[1, 1], I[0, 2], I[1, 2], I[2, 2]])

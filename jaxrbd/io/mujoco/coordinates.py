@@ -261,17 +261,23 @@ class MujocoPose(NamedTuple):
 
 def mujoco_pose(X: Pose) -> MujocoPose:
     """The position and the quaternion wxyz of a pose. Leading axes are allowed."""
+    arguments.require_type(X, "X", Pose)
     return MujocoPose(X.p, jnp.roll(so3.quaternion_from_matrix(X.R), 1, axis=-1))
 
 
 def pose_from_mujoco(xpos: Float[ArrayLike, "... 3"], xquat: Float[ArrayLike, "... 4"]) -> Pose:
-    """The pose with a position (3,) in m and a quaternion (4,) wxyz. Leading axes are allowed."""
+    """The pose with a position (3,) in m and a quaternion (4,) wxyz. Leading axes are allowed.
+
+    Raises ArgumentError for other shapes, and for entries that are not finite.
+    """
     p = _as_floats(arguments.as_array(xpos, "xpos"))
     wxyz = _as_floats(arguments.as_array(xquat, "xquat"))
     if p.shape[-1:] != (3,) or wxyz.shape != (*p.shape[:-1], 4):
         raise ArgumentError(
             f"xpos has shape {p.shape} and xquat {wxyz.shape}, expected (..., 3) and (..., 4)"
         )
+    for name, x in (("xpos", p), ("xquat", wxyz)):
+        arguments.require(x, np.isfinite, name, "finite")
     return Pose(so3.quaternion_to_matrix(jnp.roll(wxyz, -1, axis=-1)), p)
 
 
