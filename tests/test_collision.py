@@ -675,6 +675,17 @@ def test_a_capsule_from_two_points():
         assert np.all(np.isfinite(x))
 
 
+def test_a_capsule_between_an_array_of_jax_and_a_constant():
+    for ends in (([0, 0, -1], jnp.ones(3, jnp.float32)), (jnp.ones(3, jnp.float32), np.zeros(3))):
+        placed = capsule_between(*ends, 0.1)
+        assert placed.X_FS.p.dtype == placed.shape.half_length.dtype == jnp.float32
+
+
+def test_the_index_of_a_frame_is_an_integer_of_python():
+    """Equinox warns of a static number of NumPy."""
+    assert type(PlacedShape(POINT, np.int64(1)).frame) is int
+
+
 @EACH
 def test_distances_agree_with_coal(kinds, rng):
     coal = pytest.importorskip("coal")
@@ -1410,6 +1421,9 @@ WRONG = {
     "vertices has shape": lambda: ConvexMesh(np.ones((5, 2))),
     "vertices has only points in one plane": lambda: ConvexMesh(CORNERS[:4]),
     "vertices has entries that are not finite": lambda: ConvexMesh(CORNERS * np.nan),
+    "vertices has entries that are not finite, or above": lambda: ConvexMesh(1e308 * CORNERS),
+    "points has entries that are not finite, or above": lambda: convex_hull(1e100 * CORNERS),
+    "vertices is [['-1', '-1', '-1']": lambda: ConvexMesh(CORNERS.astype(int).astype(str).tolist()),
     "rounding is -1": lambda: ConvexMesh(CORNERS, -1.0),
     "points has 3 points, expected 4 or more": lambda: convex_hull(CORNERS[:3]),
     "points has only points in one plane": lambda: convex_hull(np.ones((9, 3))),

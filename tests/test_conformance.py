@@ -561,6 +561,8 @@ FEW = "--kinds revolute --quantities placement --order 1 --modes forward --preci
         ("--adapter json:adapter", "--adapter json:adapter: module 'json' has no attribute"),
         ("--adapter json", "--adapter json: "),
         ("--adapter :GUARD", "--adapter :GUARD: Empty module name"),
+        ("--adapter json:dumps", "--adapter json:dumps is <function dumps"),
+        ("--adapter json:JSONEncoder", "--adapter json:JSONEncoder is <class"),
         ("--state nowhere", "--state: no state has 'nowhere' in its name"),
         ("--solutions no_robot.urdf", "no_robot.urdf: "),
         ("--solutions no.urdf --json a.json", "--json is an option of the suite, and not"),

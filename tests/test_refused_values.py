@@ -367,6 +367,15 @@ REFUSED = {
     "distance is 'a', expected": lambda: view.render(ARM, distance="a"),
     "ground is 'no', expected True or False": lambda: view.render(ARM, ground="no"),
     "side_by_side is 2, expected True or False": lambda: view.render(ARM, side_by_side=2),
+    "contact is 'str', expected a Scene": lambda: view.show(ARM, contact="ground"),
+    "contact is 'int', expected a Scene": lambda: view.serve(ARM, contact=3),
+    "found.distance is [nan], expected no NaN": lambda: view.separations(
+        collision.Separation(np.array([np.nan]), *np.zeros((3, 1, 3)))
+    ),
+    "markers[0].shapes has 'far' with a coordinate above 1e+09 m": lambda: view.render(
+        ARM, markers=[view.Obstacles([collision.PlacedShape(BALL.shape, None, [2e9, 0, 0], "far")])]
+    ),
+    "adjacent is 'no', expected True or False": lambda: collision.pairs_of(ARM, adjacent="no"),
     "dt is inf, expected a finite number": lambda: shooting(dt=np.inf),
     "recovery is inf, expected a finite": lambda: shooting(dt=0.01, recovery=np.inf),
     "path_or_text is 3, expected a path or a text": lambda: io.load_mjcf(3),
@@ -967,6 +976,21 @@ REFUSED = {
     "the axis tree has no label 'arm'": lambda: EMPTY_REPORT.select(tree="arm"),
     "no axis ['robot']": lambda: EMPTY_REPORT.select(robot="arm"),
     "order is 4 for ('float64', 'forward')": lambda: conformance.run(order=4),
+    "order is True, expected an integer": lambda: conformance.run(order=True),
+    "order is 1.0 for ('float64', 'forward')": lambda: conformance.run(
+        order={("float64", "forward"): 1.0}
+    ),
+    "adapter is 'str', expected an Adapter": lambda: conformance.run("jaxrbd"),
+    "progress is 3, expected a function": lambda: conformance.run(progress=3),
+    "trees has 'arm', expected objects of type Tree": lambda: conformance.run(trees=["arm"]),
+    "conditions has 'rest', expected": lambda: conformance.run(conditions=["rest"]),
+    "quantities is 'step', expected a sequence": lambda: conformance.run(quantities="step"),
+    "trees[0] is 'str', expected a Tree": lambda: conformance.make_robot(["arm"]),
+    "robot is 'str', expected a Robot": lambda: conformance.urdf("arm"),
+    "curve is 3, expected a function": lambda: conformance.true_derivatives(3),
+    "expected a robot with one dof or more": lambda: conformance.check_solutions(
+        rbd.model.lock_joints(ARM, dict.fromkeys(ARM.joint_names, 0.0))
+    ),
     "X_FB.R is [[[2.": lambda: passive.FluidBoxes([TIP], [[1.0, 1.0, 1.0]], STRETCHED),
     "X_FS.R is [[2.": lambda: tendons.Wrap(BALL.shape, TIP, Pose(2 * np.eye(3), np.zeros(3))),
     "a vector has shape (4,), expected (..., 3)": lambda: spatial.from_linear(jnp.zeros(4)),

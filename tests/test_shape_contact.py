@@ -738,6 +738,20 @@ def test_the_inverse_inertia_of_placed_pairs():
     np.testing.assert_allclose(values, np.full_like(values, 1 / 2 + turning), rtol=1e-12)
 
 
+def test_the_inverse_inertia_of_a_hull_does_not_depend_on_its_origin():
+    """A box, and the hull of its corners with an origin outside of it, in a turned frame."""
+    model, X = free_body(), turned((0.3, -0.2, 0.5), (0.1, 0.2, 0.3))
+    half_sizes, shift = np.array([0.1, 0.2, 0.3]), np.array([0.4, -0.5, 0.6])
+    corners = half_sizes * (2 * np.indices((2, 2, 2)).reshape(3, 8).T - 1)
+    shapes = [
+        PlacedShape(Box(half_sizes), "body", X),
+        PlacedShape(ConvexMesh(corners + shift), "body", X._replace(p=X.p - X.R @ shift)),
+    ]
+    scenes = [contact.Scene.from_shapes([], [(x, TABLE)]) for x in shapes]
+    box, hull = (contact.inverse_inertias(model, scene).contacts for scene in scenes)
+    np.testing.assert_allclose(hull, box, rtol=1e-12)
+
+
 def test_a_margin_acts_on_all_contacts():
     model = free_body()
     cylinder, ball = PlacedShape(SHAPES["cylinder"], "body"), PlacedShape(Sphere(0.1), "body")

@@ -10,6 +10,7 @@ import re
 import socket
 import subprocess
 import sys
+import types
 import warnings
 
 import equinox as eqx
@@ -1759,13 +1760,28 @@ def test_a_page_is_served_at_a_free_port_or_refused():
     for port in (70000, -1, "a", 8080.5, True):
         with pytest.raises(rbd.ArgumentError, match=r"port is .*, expected an integer from 0"):
             view.serve(pendulum, port=port)
-    for host in ("nohost.invalid", 3):
+    for host in ("nohost.invalid", 3, None, "", b"localhost"):
         with pytest.raises(rbd.ArgumentError, match="host is"):
             view.serve(pendulum, host=host)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 65535))
         with pytest.raises(rbd.ArgumentError, match=r"no port of 127\.0\.0\.1 from 65535"):
             view.serve(pendulum, port=65535)
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("0.0.0.0", "http://localhost:80"),
+        ("::", "http://localhost:80"),
+        ("10.0.0.1", "http://10.0.0.1:80"),
+        ("::1", "http://[::1]:80"),
+    ],
+)
+def test_the_address_of_a_viewer(host, url):
+    viewer = object.__new__(view.Viewer)
+    viewer._server = types.SimpleNamespace(get_host=lambda: host, get_port=lambda: 80)
+    assert viewer.url == url
 
 
 WARNED = """

@@ -33,7 +33,7 @@ _CORNERS = np.array([*itertools.product((-1.0, 1.0), repeat=3)])  # (8, 3), in h
 # The axes (12,) and the middles (12, 3), in half sizes, of the edges of a box.
 _EDGE_AXES = np.repeat(np.arange(3), 4)
 _EDGES = np.tile(_CORNERS[_CORNERS[:, 0] > 0], (3, 1))
-_EDGES[:, 0] = 0  # three times the middles of the four edges along x
+_EDGES[:, 0] = 0  # the middles of the four edges along x, in three copies
 _EDGES = np.array([np.roll(edge, axis) for edge, axis in zip(_EDGES, _EDGE_AXES)])
 
 

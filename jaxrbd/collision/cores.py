@@ -323,7 +323,7 @@ def _face_weights(corners: Array) -> tuple[Array, Array]:
 
 
 def _middle_of_farthest(points: Array, n: Array) -> Array:
-    """The mean of those of the points (n, 3) that are farthest in the direction n."""
+    """The mean (3,) of the rows of `points` (n, 3) that are farthest in the direction n."""
     heights = matmul(points, n)
     scale = 16 * jnp.finfo(n.dtype).eps * _largest_norm(points)
     farthest = (heights >= jnp.max(heights) - scale).astype(n.dtype)
@@ -381,4 +381,5 @@ def _sign(n: Array) -> Array:
 def row_of_largest(x: Array) -> Array:
     """As `jnp.argmax(x, axis=0)`, which XLA computes without vector instructions on CPUs."""
     rows = jnp.arange(len(x), dtype=jnp.int32).reshape(-1, *[1] * (x.ndim - 1))
-    return jnp.min(jnp.where(x == jnp.max(x, axis=0), rows, len(x) - 1), axis=0)
+    is_largest = x == jnp.max(x, axis=0, keepdims=True)
+    return jnp.min(jnp.where(is_largest, rows, len(x) - 1), axis=0)

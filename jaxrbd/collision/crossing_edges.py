@@ -1,12 +1,13 @@
 """Directions across an edge of one polyhedron and an edge of another one.
 
 The separation of two polyhedra that overlap is largest along the normal of a face, or along a
-vector that is orthogonal to an edge of a and to an edge of b. Of the latter, only those count for
-which both edges are farthest in the other polyhedron. The unit vectors along which an edge is
-farthest are an arc of the unit sphere, between the normals of the two faces at the edge. So a pair
-of edges counts if the arc of the edge of a and the opposite of the arc of the edge of b cross
-(Gregorius, "The Separating Axis Test between Convex Polyhedra", GDC 2013). Their crossing is the
-direction, and its separation follows from one point of each edge.
+vector that is orthogonal to an edge of a and to an edge of b. Such a vector only counts if no point
+of a is farther along it than the edge of a, and no point of b is farther in the opposite direction
+than the edge of b. The unit vectors along which an edge is farthest are an arc of the unit sphere,
+between the normals of the two faces at the edge. So a pair of edges counts if the arc of the edge
+of a and the opposite of the arc of the edge of b cross (Gregorius, "The Separating Axis Test
+between Convex Polyhedra", GDC 2013). The direction is the point where the arcs cross, and its
+separation follows from one point of each edge.
 """
 
 from __future__ import annotations
@@ -45,19 +46,19 @@ def directions_across_edges(pair: CorePair) -> Array:
     """For each edge of b, the best direction across this edge and an edge of a.
 
     The result (k, 3) has unit vectors from a to b, for the k edges of b. The best direction is the
-    one with the largest separation. The row of an edge of b that crosses no edge of a is arbitrary.
+    one with the largest separation. The row of an edge of b whose arc crosses no arc is arbitrary.
     """
     a = matmul(_edge_normals(pair.a, pair.p.dtype), pair.R.T)
     b = -_edge_normals(pair.b, pair.p.dtype)
     along_a, along_b = _axes(a), _axes(b)
-    point_a = matmul(_points(pair.a, matmul(a, pair.R)), pair.R.T) + pair.p
+    point_a = matmul(_points(pair.a, matmul(a, pair.R)), pair.R.T) + pair.p[None]
     point_b = _points(pair.b, -b)
     a_0, a_1 = (_products(a[:, i], along_b) for i in range(2))
     b_0, b_1 = (_products(along_a, b[:, i]) for i in range(2))
     # The arcs cross if the ends of each one are on different sides of the plane of the other one,
     # and if they are on the same half of the sphere.
     cross = (a_0 * a_1 < 0) & (b_0 * b_1 < 0) & (b_0 * a_1 > 0)
-    # The separation along v = along_a x along_b, and its length. -v is the direction if a_0 < 0.
+    # With v = along_a x along_b: |v| times the separation along v. If a_0 < 0, -v is the direction.
     separation = _products(along_a, jnp.cross(along_b, point_b))
     separation -= _products(jnp.cross(point_a, along_a), along_b)
     cosine = _products(along_a, along_b)

@@ -53,22 +53,23 @@ def distance(a: Shape, X_WA: Pose, b: Shape, X_WB: Pose) -> Separation:
 
     The distance of shapes that are apart is exact to rounding errors. Shapes that overlap have
     minus the length of the shortest translation after which they only touch. If one of them is a
-    cylinder or an ellipsoid, the result can be a local minimum of this length, also beside a mesh.
+    cylinder or an ellipsoid, the result can be a local minimum of this length.
 
     A `HeightGrid` is the ground below flat triangles through its nodes. The diagonal of each cell
     goes from node [i, j] to node [i + 1, j + 1]. Outside of the grid, the ground continues with the
     height of the nearest point of the border. If the core of a shape, which is the shape without
     its rounding, overlaps this ground, the distance is minus the height by which the core must be
-    raised along the z axis of the grid, minus the rounding. Then the normal is that of the ground
-    where the raised core leaves it. In all derivatives, this normal and the places of the points on
-    both shapes are constant: the first derivative of the distance is exact, the second is not.
+    raised along the z axis of the grid, minus the rounding. Then the normal is the normal of the
+    ground where the raised core leaves it. In all derivatives, this normal and the places of the
+    points on both shapes are constant: the first derivative of the distance is exact, the second is
+    not.
 
     Derivatives with respect to poses and sizes are exact in both modes, up to the second of the
     distance and the first of the points and of the normal. Where the points are not unique, as for
     parallel faces, the derivative of the distance is one of its subgradients.
 
-    Raises ArgumentError for objects of other types, for two half-spaces or grids, for poses of two
-    dtypes, and for a batch of shapes.
+    Raises ArgumentError for objects of other types, for two shapes that are half-spaces or grids,
+    for poses of two dtypes, and for a batch of shapes.
     """
     shapes = checked_shape(a, "a"), checked_shape(b, "b")
     if all(isinstance(shape, Unbounded) for shape in shapes):

@@ -5,7 +5,7 @@ node [i, j] to node [i + 1, j + 1]. Outside of the rectangle of the nodes, the h
 of the nearest point of the border. For this, the grid has one more ring of nodes around it, which
 is so far away that no shape is nearer to a point outside of the ring.
 
-The clearance of a core is the least height above the ground of its points. It is negative if the
+The clearance of a core is the least height of its points above the ground. It is negative if the
 core overlaps the ground; then it is minus the height by which the core must be raised.
 
 - Core and ground apart: the distance is the least distance of the core from a triangle.
@@ -20,7 +20,7 @@ a bound below the best value so far, the block with the least bound is opened ne
 follow from the bounding box of the core. The separation along each normal that is found is another
 lower bound for all blocks and triangles.
 
-The derivatives are those of the core and the best triangle, see `separation.py`.
+The derivatives are the derivatives for the core and the best triangle, see `separation.py`.
 
 Positions are in the axes of the grid, relative to the origin of the core.
 """
@@ -235,7 +235,7 @@ def _width_at(pair: CorePair, n: Array, u: Array) -> Array:
 
 
 def _pair(placed: _Placed, corners: Array) -> CorePair:
-    """The core and the triangle with these corners (3, 3). The origin is the centre of the latter.
+    """The core and the triangle with these corners (3, 3). The origin is the triangle's centre.
 
     The centre is constant in derivatives.
     """
@@ -257,7 +257,7 @@ def _upwards(height: Array) -> Array:
 
 
 def _ring(surface: _Surface, placed: _Placed) -> _Ring:
-    """The ring. It contains all points of the ground that are not farther than the nearest one."""
+    """The ring. All points of the ground outside of it are farther than the nearest point."""
     low, high = placed.box()
     last = np.array(surface.shape, placed.p.dtype) - 1
     first_node = surface.origin - placed.p[:2]

@@ -1,13 +1,13 @@
 """The nearest points of two cores, of which one or both are convex hulls.
 
-The method is that of Gilbert, Johnson and Keerthi (1988). The differences of the points of a and b
-are a convex set, and the distance of a and b is the distance of this set from the origin. The
-method keeps three points of the set, and the point v of their triangle that is nearest to the
-origin. Each iteration takes a fourth point, the farthest one in the direction -v, and keeps the
-triangle of the four points that is nearest to the origin.
+The method of Gilbert, Johnson and Keerthi (1988): The differences of the points of a and b are a
+convex set, and the distance of a and b is the distance of this set from the origin. The method
+keeps three points of the set, and the point v of their triangle that is nearest to the origin. Each
+iteration takes a fourth point, the farthest one in the direction -v, and keeps the triangle of the
+four points that is nearest to the origin.
 
-For derivatives, the hulls are replaced by the triangles of their corners that belong to the three
-points.
+Each of the three points is a corner of a minus a corner of b. For derivatives, the triangle of its
+three corners replaces each hull.
 
 For a curved core the method converges too slowly. So the curved core is replaced by one of its
 points, then the hull by a triangle, and `nearest.py` finds the nearest points of the curved core
@@ -31,8 +31,8 @@ def nearer_points(
 ) -> tuple[Array, Array, Array, Array]:
     """A few iterations for the point u (3,) of b that is nearest to a.
 
-    - `corners` (3, 2): for hulls, three corners of a and of b, as those of `first_corners` or of
-      the result;
+    - `corners` (3, 2): for hulls, three corners of a and three of b, from `first_corners` or from
+      an earlier result;
     - `exact` (): whether u and the corners are results of this function for this pair, and u was
       the exact nearest point for these corners.
 
@@ -48,9 +48,9 @@ def nearer_points(
     )
     if not isinstance(pair.a, _CURVED) and not isinstance(pair.b, _CURVED):
         return u_corners, found, inexact, ~inexact
-    # If the corner search kept the corners, then `farthest` is nearer to the point in place of the
-    # curved core by rounding errors at most. For the curved core itself it can be much nearer. So
-    # it replaces the first of the three corners on trial, once u is exact for the three corners.
+    # The corner search puts a point in place of the curved core. If it kept the corners, `farthest`
+    # is nearer to this point by rounding errors at most, but it can be much nearer to the curved
+    # core. So it replaces the first corner on trial, once u is exact for the three corners.
     trial = exact & jnp.all(found == corners)
     tried = jnp.where(trial, jnp.concatenate([corners[1:], farthest[None]]), found)
     local = with_triangles(pair, tried)
@@ -119,10 +119,10 @@ def _nearer_corners(
 ) -> tuple[Array, Array, Array, Array, Array]:
     """A few iterations for two cores with corners.
 
-    The results are three corners (3, 2), the point (3,) of b in their triangles that is nearest to
-    a, the last corner (2,) that was compared with them, whether more iterations may find nearer
-    ones, and whether the cores overlap for certain. A corner is a pair here: the index of a corner
-    of a, and that of a corner of b.
+    The results are three corners (3, 2), the point (3,) of their triangle of b that is nearest to
+    their triangle of a, the last corner (2,) that was compared with them, whether more iterations
+    may find nearer ones, and whether the cores overlap for certain. A corner is a pair here: the
+    index of a corner of a, and the index of a corner of b.
     """
     eps = jnp.finfo(pair.p.dtype).eps
     size = pair.a.extent() + pair.b.extent()

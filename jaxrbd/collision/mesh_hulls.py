@@ -15,7 +15,9 @@ from ..model.arguments import Parameter
 
 # The largest number of vertices of a `ConvexMesh`.
 MAX_VERTICES = 256
-# Points are in one plane if their hull is thinner than this fraction of its length.
+# The largest coordinate in m. The products of larger ones can overflow.
+_LARGEST = 1e30
+# Points are in one plane if the thickness of their hull, divided by its length, is less than this.
 _FLAT = 1e-9
 # Two triangles are in one face if their normals differ by at most this.
 _FLAT_EDGE = 1e-9
@@ -100,14 +102,14 @@ def hull_triangles(vertices: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
 def _hull(points: np.ndarray, name: str) -> Any:
     """The hull by Qhull, of the points after a translation and a scaling to the size 1.
 
-    The vertex indices, the triangles and the normals are also those of the given points;
-    `hull.points` and the offsets in `hull.equations` are not. Raises ArgumentError for points that
-    are not finite or in one plane.
+    The vertex indices, the triangles and the normals hold for the given points too; `hull.points`
+    and the offsets in `hull.equations` do not. Raises ArgumentError for points that are not finite,
+    too large, or in one plane.
     """
     from scipy.spatial import ConvexHull, QhullError
 
-    if not np.all(np.isfinite(points)):
-        raise ArgumentError(f"{name} has entries that are not finite")
+    if not np.all(np.abs(points) <= _LARGEST):
+        raise ArgumentError(f"{name} has entries that are not finite, or above {_LARGEST:.0e} m")
     size = np.max(np.ptp(points, axis=0))
     try:
         # Qhull compares numbers with constants, so it gets points of size 1.

@@ -55,7 +55,7 @@ class CorePair(NamedTuple):
     def width(self, n: Array) -> Array:
         """`separation(n)` from the heights of the cores, which takes less time, for searches.
 
-        Where several points are farthest, its derivative is not that of `separation`.
+        Where several points are farthest, its derivative is not the derivative of `separation`.
         """
         heights = self.a.height(matmul(n, self.R)) + self.b.height(-n)
         return -heights - jnp.dot(n, self.p)
@@ -111,7 +111,7 @@ def nearest_point(pair: CorePair, u: Array, iterations: int = 60) -> tuple[Array
 
 
 def closest(pair: CorePair, candidates: Array) -> tuple[Array, Array]:
-    """The first point (3,) of the candidates (k, 3) that is closest to a, but for rounding errors.
+    """The first of the candidates (k, 3) with the least distance to a, within rounding errors.
 
     The second result is whether it is closer than the last candidate by more than rounding errors.
     """

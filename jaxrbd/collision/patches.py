@@ -1,8 +1,8 @@
 """The points where two shapes touch: up to four, so that a face rests on a face.
 
-The normal and the least distance are those of `separation.py`. The face of a shape is a polygon of
-eight points that are farthest along directions close to the normal; it can be an edge or a point.
-Each edge of a polygon is cut by the borders of the other one (Cyrus and Beck, 1978). The ends of
+`separation.py` gives the normal and the least distance. The face of a shape is a polygon of eight
+points that are farthest along directions close to the normal; it can be an edge or a point. Each
+edge of a polygon is cut by the borders of the other one (Cyrus and Beck, 1978). The ends of
 these parts are the corners of the area in which the faces lie over each other. Four of them that
 span a large area are the points of contact:
 
@@ -92,8 +92,7 @@ def core_patch(
     x, inside = _common_corners(x_a, x_b, pair.a.extent() + pair.b.extent())
     a_heights, b_heights = _plane(x_a, h_a, x), _plane(x_b, h_b, x)
     gap = b_heights - a_heights
-    # The gap at the lowest corner is `distance`. At the other corners, it is exact if the faces are
-    # flat.
+    # The least gap is `distance`. The gaps at the other corners are exact if the faces are flat.
     least = jnp.min(jnp.where(inside, gap, jnp.inf))
     some = jnp.any(inside)
     gap = jnp.where(some, gap + distance - jnp.where(some, least, 0), distance)

@@ -14,7 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .._math.cast import cast
+from .._math.cast import as_array, cast
 from .._math.linear import matmul
 from ..algorithms.common_frame import dof_columns
 from ..algorithms.kinematics import (
@@ -78,7 +78,7 @@ class PlacedShape(eqx.Module):
         self.shape = checked_shape(shape, "shape")
         if not (frame is None or isinstance(frame, str) or arguments.is_integer(frame)):
             raise ArgumentError(f"frame is {frame!r}, expected a name, an index or None")
-        self.frame = frame
+        self.frame = frame if frame is None or isinstance(frame, str) else int(frame)
         if not isinstance(X_FS, Pose):
             position = np.zeros(3) if X_FS is None else X_FS
             X_FS = pose_of(np.eye(3), arguments.parameter(position, "X_FS", (3,)), "X_FS")
@@ -97,12 +97,15 @@ def capsule_between(
     """A capsule about the segment from `start` (3,) to `end` (3,), in m, in a frame.
 
     Other arguments as for `Capsule` and `PlacedShape`. The ends may be equal. Raises ArgumentError
-    for a negative radius, and for ends that are not finite.
+    for a radius that is negative, and for a radius or ends that are not finite.
     """
     start, end = (arguments.parameter(x, n, (3,)) for x, n in ((start, "start"), (end, "end")))
     for x, n in ((start, "start"), (end, "end")):
         arguments.require(x, np.isfinite, n, "finite")
-    xp = jnp if isinstance(start, Array) or isinstance(end, Array) else np
+    dtypes = [x.dtype for x in (start, end) if isinstance(x, Array)]
+    if dtypes:  # a constant gets the dtype of the other end
+        start, end = (x if isinstance(x, Array) else as_array(x, dtypes[0]) for x in (start, end))
+    xp = jnp if dtypes else np
     half = (end - start) / 2
     square = xp.sum(half * half)
     long = square > 0
@@ -194,8 +197,8 @@ def pairs_of(
     - `model`: its shapes are `model.geometry.collisions`. A `Mesh` is replaced by its convex hull.
       A `MeshFile` is left out, and the result lists it in `left_out`: `io.read_meshes` makes a
       `Mesh` of it;
-    - `world`: more shapes. They may be in frames of the robot, for example a tool. Shapes in the
-      world make no pairs with each other, and neither do half-spaces and grids;
+    - `world`: more shapes. They may be in frames of the robot, for example a tool. Two shapes in
+      the world make no pair, and neither do two half-spaces or grids;
     - `disabled`: pairs of links without distances: pairs of names, or the `disabled_collisions` of
       `io.load_srdf`. Names that are not in the model are ignored, as in SRDF files. A shape whose
       frame is a joint name or an index belongs to the link of this frame;
@@ -204,9 +207,11 @@ def pairs_of(
       the hulls that had more in `simplified`.
 
     Shapes that do not move relative to each other make no pairs. Raises ArgumentError for an
-    unknown frame, for an object of another type in `world` or `disabled`, for `most_vertices` out
-    of its range, and for a mesh without volume, which it names.
+    unknown frame, for an object of another type in `world` or `disabled`, for an `adjacent` that is
+    not True or False, for `most_vertices` out of its range, and for a mesh without volume, which it
+    names.
     """
+    arguments.require_flag(adjacent, "adjacent")
     shapes, left_out, simplified = shapes_of(model, most_vertices)
     for shape in arguments.sequence(world, "world", "PlacedShape"):
         if not isinstance(shape, PlacedShape):
@@ -248,7 +253,7 @@ def shapes_of(
 ) -> tuple[list[PlacedShape], list[str], list[str]]:
     """The collision shapes of a model, and `left_out` and `simplified` of `DistancePairs`.
 
-    Arguments and errors are those of `pairs_of`.
+    Arguments and errors are as for `pairs_of`.
     """
     require_most_vertices(most_vertices)
     shapes, left_out, simplified = [], [], []

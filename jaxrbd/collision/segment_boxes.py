@@ -142,7 +142,7 @@ def _nearest_on_segment(pair: _Pair) -> Array:
     )
     slope, _ = slopes(ends)
     start, end = ends.reshape(2, 2)
-    # The slopes in the directions out of the intervals are not negative, but for rounding errors.
+    # Within rounding errors, the slopes in the directions out of the intervals are not negative.
     outward = jnp.maximum(slope.reshape(2, 2) * np.array([[-1, 1], [1, -1]], slope.dtype), 0)
     both = outward[0] + outward[1]
     fraction = jnp.where(both > 0, outward[0] / jnp.where(both > 0, both, 1), 1)

@@ -33,8 +33,8 @@ from .cores import BoxCore, CylinderCore
 from .segment_points import with_end
 from .separation import GAP, Separation, envelope_derivative, separation_at, unit
 
-# Steps of Newton's method for the nearest point of a segment, and for a direction. The derivatives
-# are those of one more step. The first number is large because of lines that touch the round side.
+# Steps of Newton's method for the nearest point of a segment, and for a direction. One more step
+# gives the derivatives. The first number is large because of lines that touch the round side.
 # There, the slope of the squared distance is a cubic function near its zero, and each step only
 # removes a third of the error.
 _POINT_STEPS, _DIRECTION_STEPS = 20, 10
@@ -130,7 +130,7 @@ def _around_axis(pair: _Pair) -> Array:
     tilted = slope_square > jnp.finfo(slope_square.dtype).eps ** 2
     divisor = jnp.where(tilted, slope_square, 1)
     nearest = -(px * dx + py * dy) / divisor
-    cross = px * dy - py * dx  # its square is that of the least distance, times the divisor
+    cross = px * dy - py * dx  # its square is the squared least distance times the divisor
     room = jnp.maximum(pair.radius * pair.radius - cross * cross / divisor, 0)
     inside = square_root(room) / jnp.sqrt(divisor)
     around = jnp.stack([nearest - inside, nearest, nearest + inside])

@@ -30,8 +30,8 @@ def segment_separation(
     s, t = nearest_on_segments(half_a, half_b, c, along_a, along_b)
     gap = between + t * axis_b - s * axis_a
     length = square_root(jnp.dot(gap, gap))
-    rounding = 16 * jnp.finfo(gap.dtype).eps * (jnp.max(jnp.abs(between)) + half_a + half_b)
-    apart = length > rounding
+    tolerance = 16 * jnp.finfo(gap.dtype).eps * (jnp.max(jnp.abs(between)) + half_a + half_b)
+    apart = length > tolerance
     n = jnp.where(apart, gap / jnp.where(apart, length, 1), _across(axis_a, axis_b, half_a, half_b))
     distance = jnp.where(apart, length, jnp.dot(n, gap)) - radius_a - radius_b
     point_a = X_WA.p + s * axis_a + radius_a * n

@@ -312,7 +312,7 @@ def _refined(
 
 
 def _best_direction(pair: CorePair, directions: Array) -> Array:
-    """The first of the directions (k, 3) with the largest separation, but for rounding errors."""
+    """The first of the directions (k, 3) with the largest separation, within rounding errors."""
     widths = jax.vmap(pair.width)(directions)
     eps = jnp.finfo(widths.dtype).eps
     tolerance = 4 * eps * (pair.a.extent() + pair.b.extent())
@@ -485,7 +485,7 @@ def _visit(pair: CorePair, search: _Search, edges: Sequence[Row]) -> tuple[_Sear
 
 
 def _with_first_direction(pair: CorePair, search: _Search, edges: Sequence[Row]) -> _Search:
-    """The search from the first of the first directions. `edges`: as for `_visit`."""
+    """The search from the best first direction. `edges`: as for `_visit`."""
     pair = _with_edges(pair, [normals.table[normals.row] for normals in edges])
     size = pair.a.extent() + pair.b.extent()
     gap = jnp.maximum(GAP * size, jnp.finfo(size.dtype).eps)

@@ -1,4 +1,4 @@
-"""The shapes of distances and of contact: those of `model.shapes`, and hulls of meshes.
+"""The shapes of distances and of contact: the shapes of `model.shapes`, hulls and grids.
 
 `core_of` divides a shape into a core, see `cores`, and the radius around the core.
 """
@@ -25,11 +25,11 @@ class ConvexMesh(eqx.Module):
     - `vertices` (n, 3) in m: the points, from 4 to 256, not all in one plane;
     - `rounding` () in m: the distance from the hull within which points belong to the shape;
     - `edge_normals` (m, 2, 3): the outward normals of the two faces at each edge. The search for
-      the depth of an overlap begins from them. If the vertices are replaced, they may stay; then
-      the depth of a large overlap can be a local minimum.
+      the depth of an overlap begins from them. Other vertices with these old normals are allowed,
+      but then the depth of a large overlap can be a local minimum.
 
-    Raises ArgumentError for another number of points, for points in one plane, for points that are
-    not finite, and for a rounding that is negative or not finite.
+    Raises ArgumentError for another number of points, for points in one plane, for coordinates that
+    are not finite or above 1e30 m, and for a rounding that is negative or not finite.
     """
 
     vertices: Float[Parameter, "n 3"]
@@ -94,8 +94,9 @@ def convex_hull(
     each other. The error is then the largest distance of a point from the hull of these vertices,
     without the rounding; else it is 0. With the error as rounding, the shape contains all points.
 
-    Raises ArgumentError for fewer than four points, for points in one plane, for points that are
-    not finite or that JAX traces, and for `most_vertices` out of its range.
+    Raises ArgumentError for fewer than four points, for points in one plane, for coordinates that
+    are not finite or above 1e30 m, for points that JAX traces, for `most_vertices` out of its
+    range, and for a rounding that is negative or not finite.
     """
     vertices, error = simplified_hull(points, most_vertices)
     return ConvexMesh(vertices, rounding), error

@@ -1,7 +1,7 @@
 """Tests of the derivatives of a dynamics library at states where derivatives often fail.
 
 `python -m jaxrbd.conformance` tests jaxrbd and prints tables; with `--adapter module:object` it
-tests another library by an adapter (`Adapter`).
+tests another library through an adapter (`Adapter`).
 
 `python -m jaxrbd.conformance --solutions ROBOT` tests the derivatives of the solutions of optimal
 control and inverse kinematics of jaxrbd for a robot of the user (`check_solutions`).

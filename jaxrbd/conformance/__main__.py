@@ -120,7 +120,7 @@ def _robot(name: str) -> Model:
 
 
 def _adapter(name: str | None) -> Adapter:
-    """The adapter with the name MODULE:OBJECT. Raises ArgumentError if there is no such object."""
+    """The adapter with the name MODULE:OBJECT. Raises ArgumentError if there is no such adapter."""
     if name is None:
         return JaxRBD()
     module, _, attribute = name.partition(":")
@@ -128,7 +128,11 @@ def _adapter(name: str | None) -> Adapter:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise ArgumentError(f"--adapter {name}: {error}, expected MODULE:OBJECT") from error
-    return found() if isinstance(found, type) else found
+    if isinstance(found, type) and issubclass(found, Adapter):
+        return found()
+    if not isinstance(found, Adapter):
+        raise ArgumentError(f"--adapter {name} is {found!r}, expected an Adapter")
+    return found
 
 
 if __name__ == "__main__":

@@ -34,8 +34,8 @@ class Report:
 
     - `errors`: an array, whose axes `axes` lists. An entry is the relative error of a case; or
       `NOT_FINITE`, `ERROR` or `UNSURE`; or NaN for a case that was not tested. There is one scale
-      of the errors for each tree, quantity and order n: the largest absolute value, over all states
-      and directions, of the quantity and of its n-th derivative;
+      of the errors for each tree, quantity and order n: the largest absolute value, over all smooth
+      states and all directions, of the quantity and of its n-th derivative;
     - `uncertainty` (4,): the largest uncertainty of the reference derivatives of each order,
       divided by the scale of the errors;
     - `notes`: the failures of the library, with the reasons.

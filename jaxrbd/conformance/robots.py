@@ -18,6 +18,7 @@ from .. import joints
 from ..errors import ArgumentError
 from ..joints import Joint
 from ..model import Model
+from ..model.arguments import require_type, sequence
 from ..model.builder import build_model
 from ..model.description import (
     Compound,
@@ -147,7 +148,8 @@ def make_robot(trees: Sequence[Tree]) -> Robot:
     links: list[Link] = []
     specs: list[JointSpec] = []
     coordinates: list[Coordinate] = []
-    for number, tree in enumerate(trees):
+    for number, tree in enumerate(sequence(trees, "trees", "Tree")):
+        require_type(tree, f"trees[{number}]", Tree)
         rng = tree.rng("robot")
         tested = PLACES.index(tree.place)
         for i in range(3):

@@ -26,9 +26,10 @@ from ..algorithms.crba import crba
 from ..algorithms.kinematics import frame_placement
 from ..algorithms.rnea import bias_force
 from ..configuration import difference, integrate, neutral
+from ..errors import ArgumentError
 from ..integrators import semi_implicit_euler
 from ..inverse_kinematics import FrameTask, PostureTask, inverse_kinematics
-from ..model import Model
+from ..model import Model, arguments
 from ..se3 import exp
 from ..spatial import compose
 from .report import markdown
@@ -124,8 +125,10 @@ def check_solutions(model: Model) -> SolutionReport:
 
     The generalized forces act on all dofs, also on the dofs of a floating base. The target of the
     inverse kinematics is a pose of the last frame of the model. The function compiles three
-    programs for each solver.
+    programs for each solver. Raises ArgumentError for another object, and for a robot without dofs.
     """
+    if not arguments.robot(model).nv:
+        raise ArgumentError(f"model is {model!r}, expected a robot with one dof or more")
     with jax.enable_x64(True):
         model = model.astype("float64")
         motion, motion_active = _check("optimal control", _motion(model))

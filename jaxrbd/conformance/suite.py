@@ -19,6 +19,7 @@ import numpy as np
 from jax import Array
 
 from ..errors import ArgumentError
+from ..model import arguments
 from .adapters import QUANTITIES, Adapter, Functions, JaxRBD, Unsupported
 from .report import ERROR, MODES, NOT_FINITE, PRECISIONS, TOLERANCE, UNSURE, Report
 from .robots import ALL_TREES, Robot, Tree, make_robot
@@ -80,35 +81,38 @@ def run(
     `truth.py`). The reference values are jaxrbd's values in float64; for `step` they are the
     library's values in float64. The function does not change JAX's settings.
 
-    Raises ArgumentError for an unknown quantity, mode or precision, for an order that is not 0 to
-    3, and if there is nothing to test.
+    Raises ArgumentError for an unknown quantity, mode or precision, for an order that is no integer
+    from 0 to 3, for objects of another type, and if there is nothing to test.
     """
     adapter = JaxRBD() if adapter is None else adapter
-    for name, given, known in (
-        ("quantities", quantities, QUANTITIES),
-        ("modes", modes, MODES),
-        ("precisions", precisions, PRECISIONS),
+    arguments.require_type(adapter, "adapter", Adapter)
+    arguments.require_callable("progress", progress, "(line)")
+    checked = []
+    for name, given, is_known, expected in (
+        ("trees", trees, lambda x: isinstance(x, Tree), "objects of type Tree"),
+        ("conditions", conditions, lambda x: isinstance(x, Condition), "objects of type Condition"),
+        ("quantities", quantities, QUANTITIES.__contains__, "entries of QUANTITIES"),
+        ("modes", modes, MODES.__contains__, "entries of MODES"),
+        ("precisions", precisions, PRECISIONS.__contains__, "entries of PRECISIONS"),
     ):
-        for x in given:
-            if x not in known:
-                raise ArgumentError(f"{name} has {x!r}, expected entries of {name.upper()}")
-    for name, given in (
-        ("trees", trees),
-        ("conditions", conditions),
-        ("quantities", quantities),
-        ("modes", modes),
-        ("precisions", precisions),
-    ):
-        if not given:
+        entries = arguments.sequence(given, name, expected)
+        for x in entries:
+            if not is_known(x):
+                raise ArgumentError(f"{name} has {x!r}, expected {expected}")
+        if not entries:
             raise ArgumentError(f"{name} is empty, expected at least one entry")
+        checked.append(entries)
+    trees, conditions, quantities, modes, precisions = checked
     known_cases = list(product(PRECISIONS, MODES))
-    if isinstance(order, int):
+    if not isinstance(order, Mapping):
+        if not arguments.is_integer(order):
+            raise ArgumentError(f"order is {order!r}, expected an integer or a dict")
         order = dict.fromkeys(known_cases, order)
     orders: dict[Any, int] = dict(order)
     for case, highest in orders.items():
         if case not in known_cases:
             raise ArgumentError(f"order has {case!r}, expected keys (precision, mode)")
-        if highest not in range(HIGHEST_ORDER + 1):
+        if not arguments.is_integer(highest) or not 0 <= highest <= HIGHEST_ORDER:
             raise ArgumentError(f"order is {highest!r} for {case}, expected 0 to {HIGHEST_ORDER}")
     # Grouped by precision, so `jax_enable_x64` changes once per robot and precision.
     orders = {(p, m): orders[p, m] for p in precisions for m in modes if (p, m) in orders}

@@ -15,6 +15,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..model.arguments import require_callable
+
 _SIDE = 8  # points with t > 0, and as many with t < 0
 _STEPS = (0.008, 0.016, 0.032, 0.064, 0.128)
 
@@ -43,8 +45,10 @@ def true_derivatives(curve: Callable[[float], np.ndarray]) -> tuple[np.ndarray, 
 
     `curve(t)`: the values (...) of any number of curves in float64, for t in [-0.96, 0.96]. Both
     results are (4, ...). The uncertainty of a derivative is the smallest gap (see the head of this
-    module); the uncertainty of the value is 0. It is not finite if a sample is not finite.
+    module); the uncertainty of the value is 0. An uncertainty is not finite if no two neighboring
+    steps have finite samples.
     """
+    require_callable("curve", curve, "(t)")
     points, weights = stencil()
     orders = np.arange(1, 4)[:, None]
     estimates, rounding = [], []

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from ..joints import Prismatic, Revolute
+from ..model.arguments import require_type
 from ..model.description import Mimic, inertia_about_com
 from .adapters import Unsupported
 from .robots import Robot
@@ -18,8 +19,10 @@ _TYPES = {Revolute: "continuous", Prismatic: "prismatic"}
 def urdf(robot: Robot) -> str:
     """The robot as URDF text: the trees on a root link "world". URDF has no element for gravity.
 
-    Raises Unsupported if a joint is neither revolute nor prismatic, or has armature.
+    Raises Unsupported if a joint is neither revolute nor prismatic, or has armature, and
+    ArgumentError for an object that is no `Robot`.
     """
+    require_type(robot, "robot", Robot)
     root = ElementTree.Element("robot", name="conformance")
     ElementTree.SubElement(root, "link", name="world")
     for link in robot.links:

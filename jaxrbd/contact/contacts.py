@@ -91,7 +91,7 @@ def find_contacts(model: Model, scene: Scene, kinematics: Kinematics) -> Contact
 def reference_spheres(
     model: Model, scene: Scene
 ) -> tuple[Float[Array, "points 3"], Float[Array, " points"]]:
-    """For each point, the origin of its shape in the body frame, and the size of the shape in m.
+    """For each point, the centre of its shape in the body frame, and the size of the shape in m.
 
     The sizes at the points b are negative. The scene has the dtype of the model.
     """

@@ -39,12 +39,12 @@ def inverse_inertias(model: Model, scene: Scene) -> InverseInertias:
 
     For a point of a body with the Jacobian J, the mean over all directions of the inverse inertia
     is a third of the trace of `J M^-1 J^T`. The value of a sphere is the mean over all points of
-    the sphere. For a pair of shapes, each shape is replaced by a sphere around the origin of its
-    own frame, which is the centre of the shape except for a `ConvexMesh`. The value of the pair is
-    the mean of the inverse inertia for the relative velocity of opposite points of the two spheres.
-    A joint has one value per velocity: the diagonal entry of M^-1 or, for a joint that follows
-    others, of `J M^-1 J^T`, with the derivative J of the velocities of this joint with respect to
-    v.
+    the sphere. For a pair of shapes, each shape is replaced by a sphere around its centre. (The
+    centre of a `ConvexMesh` is the middle of the box around it, along the axes of its frame.) The
+    value of the pair is the mean of the inverse inertia for the relative velocity of opposite
+    points of the two spheres. A joint has one value per velocity: the diagonal entry of M^-1 or,
+    for a joint that follows others, of `J M^-1 J^T`, with the derivative J of the velocities of
+    this joint with respect to v.
 
     `contact_step` computes these values if `scene.inverse_inertia` is None. Many steps are faster
     with `dataclasses.replace(scene, inverse_inertia=inverse_inertias(model, scene))`. The values

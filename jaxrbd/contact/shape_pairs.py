@@ -98,16 +98,15 @@ class CollisionPairs(eqx.Module):
         return [frames[i] for i in a], [frames[j] for j in b]
 
     def reference_spheres(self, dtype: np.dtype) -> list[tuple[Array, Array]]:
-        """For the shapes a and b of all contacts: their origins (m, 3) in their frames, and sizes.
+        """For the shapes a and b of all contacts: their centres (m, 3) in their frames, and sizes.
 
-        The size (m,) of a capsule is the distance of its ends from its centre. The size of another
-        shape is its mean half width along its axes. The size of a half-space and of the ground is
-        0.
+        The centre is the middle of the box around the shape, along the axes of the shape. The size
+        (m,) of a capsule is the distance of its ends from its centre. The size of another shape is
+        its mean half width along its axes. The size of a half-space and of the ground is 0.
         """
-        origins = [jnp.asarray(shape.X_FS.p, dtype) for shape in self.shapes]
-        sizes = [_size(shape.shape, dtype) for shape in self.shapes]
-        zero = jnp.zeros((), dtype)
-        p, size = jnp.stack([*origins, jnp.zeros(3, dtype)]), jnp.stack([*sizes, zero])
+        spheres = [_sphere(shape, dtype) for shape in self.shapes]
+        spheres.append((jnp.zeros(3, dtype), jnp.zeros((), dtype)))  # of the ground
+        p, size = (jnp.stack(x) for x in zip(*spheres))
         return [(p[i], size[i]) for i in self.contact_members.T]
 
 
@@ -164,16 +163,17 @@ def ground_spheres(placed: PlacedShape) -> tuple[Parameter, Sequence[Parameter]]
     return shape.rounding, corners
 
 
-def _size(shape: Any, dtype: np.dtype) -> Array:
-    """The size () in m of a shape, see `CollisionPairs.reference_spheres`."""
+def _sphere(placed: PlacedShape, dtype: np.dtype) -> tuple[Array, Array]:
+    """The centre (3,) and the size () in m of a shape, see `CollisionPairs.reference_spheres`."""
+    shape: Any = placed.shape
+    X_FS = cast(placed.X_FS, dtype)
     if isinstance(shape, HalfSpace):
-        return jnp.zeros((), dtype)
+        return X_FS.p, jnp.zeros((), dtype)
     core, radius = core_of(cast(shape, dtype))
-    if isinstance(shape, Capsule):
-        return core.extent() + radius
     axes = jnp.eye(3, dtype=dtype)
-    widths = [jnp.dot(n, core.support(n) - core.support(-n)) for n in axes]
-    return sum(widths) / 6 + radius
+    high, low = (jnp.stack([jnp.dot(n, core.support(s * n)) for n in axes]) for s in (1, -1))
+    size = core.extent() if isinstance(shape, Capsule) else jnp.sum(high - low) / 6
+    return transform_point(X_FS, (high + low) / 2), size + radius
 
 
 def _number_of_points(shape: Any) -> int:

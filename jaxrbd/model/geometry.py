@@ -167,11 +167,15 @@ def _checked_shape(shape: Shape) -> Shape:
 
 
 def _checked_mesh(mesh: Mesh) -> Mesh:
+    vertices = _real_values(mesh.vertices)
     try:
-        with np.errstate(over="ignore"):
-            vertices, faces = np.array(mesh.vertices, np.float32), np.array(mesh.faces)
+        faces = np.array(mesh.faces)
     except (TypeError, ValueError):
-        raise ValueError("its Mesh: expected vertices (n, 3) and faces (m, 3)") from None
+        faces = None
+    if vertices is None or faces is None:
+        raise ValueError("its Mesh: expected vertices (n, 3) and faces (m, 3), both of numbers")
+    with np.errstate(over="ignore"):
+        vertices = vertices.astype(np.float32)
     if vertices.ndim != 2 or vertices.shape[1] != 3 or not np.all(np.isfinite(vertices)):
         raise ValueError(f"vertices of its Mesh {vertices.shape}: expected finite numbers (n, 3)")
     if faces.ndim != 2 or faces.shape[1] != 3 or faces.dtype.kind not in "iu":
@@ -189,7 +193,7 @@ def _numbers(x: Any, what: str, shape: tuple[int, ...]) -> tuple[float, ...]:
 
 
 def _array(x: Any, what: str, shape: tuple[int, ...]) -> np.ndarray:
-    values = real_values(x)
+    values = _real_values(x)
     if values is None:
         raise ValueError(f"{what} is {x!r}, expected numbers of the shape {shape}")
     if values.shape != shape:
@@ -197,3 +201,11 @@ def _array(x: Any, what: str, shape: tuple[int, ...]) -> np.ndarray:
     if not np.all(np.isfinite(values)):
         raise ValueError(f"{what} is not finite")
     return values
+
+
+def _real_values(x: Any) -> np.ndarray | None:
+    """`real_values`, or None also for an int that is too large for a float."""
+    try:
+        return real_values(x)
+    except OverflowError:
+        return None

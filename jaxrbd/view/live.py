@@ -121,7 +121,8 @@ class Viewer:
     def url(self) -> str:
         """The address of the page."""
         host = self._server.get_host()
-        host = "localhost" if host in ("0.0.0.0", "127.0.0.1") else host
+        host = "localhost" if host in ("0.0.0.0", "127.0.0.1", "::") else host
+        host = f"[{host}]" if ":" in host else host  # an address of version 6
         return f"http://{host}:{self._server.get_port()}"
 
     @property
@@ -408,6 +409,8 @@ def _free_port(host: str, port: int) -> int:
     if not arguments.is_integer(port) or not 0 <= port <= 65535:
         raise ArgumentError(f"port is {port!r}, expected an integer from 0 to 65535")
     try:
+        if not isinstance(host, str) or not host:  # "" would be all addresses of this machine
+            raise TypeError
         family, kind, *_ = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
     except (OSError, TypeError, UnicodeError):
         raise ArgumentError(f"host is {host!r}, expected the name of this machine") from None
@@ -449,10 +452,12 @@ def serve(
     sliders of a joint with several dofs are coordinates of `integrate` from the neutral
     configuration. Needs viser (`pip install viser`).
 
-    The warnings and errors are those of `save_html`. Raises ArgumentError for a host that is not
+    Warnings and errors are as for `save_html`. Raises ArgumentError also for a host that is not
     known, for a port that is no integer from 0 to 65535, and if no port from `port` is free.
     """
     layers, dt = checked_layers(layers), check_dt(dt)
+    if contact is not None:
+        arguments.require_type(contact, "contact", Scene)
     port = _free_port(host, port)
     viser = viser_module()
     scene, layers = decorated(model, drawing(model, packages), layers, markers, ghosts)

@@ -82,10 +82,10 @@ class Path(NamedTuple):
 
 
 class Obstacles(NamedTuple):
-    """Shapes in the world, for example those of `collision.pairs_of`.
+    """Shapes in the world, for example the `shapes` of the result of `collision.pairs_of`.
 
-    - `shapes`: objects of the type `collision.PlacedShape`. Shapes on frames of the robot are left
-      out, because they move, and so are half-spaces;
+    - `shapes`: objects of the type `collision.PlacedShape`. Half-spaces are not drawn, and neither
+      are shapes on frames of the robot, because they move;
     - `color`: as for `Points`.
     """
 
@@ -105,7 +105,7 @@ def frame_path(
     """The `Path` of the origin of a frame along a trajectory (T, nq).
 
     `frame`: as in `Model.frame_index`; None: the path of the centre of mass. Raises ArgumentError
-    for an unknown frame and for a trajectory of another shape.
+    for an unknown frame, and for a trajectory of another shape or with values that are not finite.
     """
     found = motion(model, trajectory, axes=("", "T"))
     R, p = found.R[0], found.p[0]
@@ -160,12 +160,14 @@ def separations(found: Separation, within: float = np.inf) -> list[Marker]:
 
     Pairs that are apart are blue, with an arrow from the first shape to the second one. Pairs that
     overlap are red, with an arrow along which the second shape leaves the first one. Raises
-    ArgumentError for an object of another type, and if `within` is NaN or no number.
+    ArgumentError for an object of another type, if a distance is NaN, and if `within` is NaN or no
+    number.
     """
     if not isinstance(found, Separation):
         raise ArgumentError(f"found is {found!r}, expected a Separation")
     require(parameter(within, "within", ()), lambda x: ~np.isnan(x), "within", "a distance in m")
     distance = np.reshape(found.distance, -1)
+    require(distance, lambda x: ~np.isnan(x), "found.distance", "no NaN")
     a, b = (np.reshape(x, (-1, 3)) for x in (found.point_a, found.point_b))
     markers: list[Marker] = []
     for chosen, first, second, color in (
@@ -299,8 +301,14 @@ def _obstacles(marker: Obstacles, name: str) -> list[Item]:
         if placed.frame is not None or isinstance(placed.shape, HalfSpace):
             continue
         H = np.array(pose_matrix(placed.X_FS), float)
-        for part in shape_triangles(placed.shape):
-            vertices, faces, _ = transformed(H, part)
+        with np.errstate(over="ignore", invalid="ignore"):
+            parts = [transformed(H, part) for part in shape_triangles(placed.shape)]
+        for vertices, faces, _ in parts:
+            if not np.all(np.abs(vertices) <= LARGEST_LENGTH):
+                raise ArgumentError(
+                    f"{name}.shapes has {placed.name!r} with a coordinate above "
+                    f"{LARGEST_LENGTH:.0e} m or not finite"
+                )
             items.append(Item(f"{name} {placed.name}", "markers", -1, vertices, faces, color))
     return items
 
@@ -323,7 +331,10 @@ def _ghosts(model: Model, scene: Drawing, ghosts: ArrayLike) -> list[Item]:
 
 
 def _array(x: ArrayLike | Sequence, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Values of at most `LARGEST_LENGTH`, of the shape (n, ...), from that shape or (...)."""
+    """x as an array (n, *shape), from the shape `shape` or (n, *shape).
+
+    Raises ArgumentError for values above `LARGEST_LENGTH`, which is in m, or not finite.
+    """
     array = np.asarray(parameter(x, name, shape, (None, *shape)), float)
     expected = f"finite values of at most {LARGEST_LENGTH:.0e}"
     require(array, lambda x: np.abs(x) <= LARGEST_LENGTH, name, expected)

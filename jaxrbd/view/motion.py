@@ -96,7 +96,7 @@ def check_dt(dt: float) -> float:
 
 
 def nearest_steps(count: int, dt: float, period: float) -> list[int]:
-    """For each multiple of `period`, the index of the nearest of `count` times `dt` apart."""
+    """The index of the nearest of `count` times, `dt` apart, for each multiple of `period`."""
     times = period * np.arange(int((count - 1) * dt / period + 1e-9) + 1)
     return np.minimum(np.round(times / dt).astype(int), count - 1).tolist()
 

@@ -64,7 +64,7 @@ def show(
     """A page that a notebook displays inline: put the call at the end of a cell.
 
     `q`: a configuration or trajectories, as `trajectory` in `save_html`; None: the neutral
-    configuration. The other arguments, the errors and the warnings are those of `save_html`;
+    configuration. The other arguments, the errors and the warnings are as for `save_html`;
     `height` is in pixels. The page needs no server, and stays in the saved notebook.
     """
     layers, dt = checked_layers(layers), check_dt(dt)
@@ -97,10 +97,10 @@ def save_html(
     - `packages`: as in `drawing`;
     - `markers`, `ghosts`, `side_by_side`: as in `render`. Markers and ghosts do not move.
 
-    The file has each mesh once, and the poses of the bodies for each frame. Needs viser
+    The file has each mesh once, and the poses of the bodies at each shown time. Needs viser
     (`pip install viser 'trimesh[easy]'`). If writing fails, the previous file is unchanged.
 
-    The warnings and errors are those of `drawing`. Raises ArgumentError also for values that are
+    Warnings and errors are as for `drawing`. Raises ArgumentError also for values that are
     not finite, a dt that is not positive, an unknown layer, a wrong marker, or if viser is not
     installed, and OSError if the file cannot be written.
     """
@@ -124,6 +124,8 @@ def _page(
 
     `scene`: the drawing with its markers and ghosts; `name`: the name of q in messages.
     """
+    if contact is not None:
+        arguments.require_type(contact, "contact", Scene)
     found = motion(model, q, name)
     kept = _kept(found.q.shape[1], dt)
     arrows = None if contact is None else contact_arrows(model, contact, found, dt)

@@ -43,7 +43,7 @@ def render(
     The function needs no display and no browser.
 
     - `q`: (nq,), or (B, nq) for B robots; None: the neutral configuration;
-    - `camera` (3,): the direction from the robot to the camera, in the world;
+    - `camera` (3,): the direction from the target to the camera, in the world;
     - `target` (3,): the point that the camera looks at, with entries of at most 1e9 m; None: the
       middle of the robot;
     - `distance`: from the target to the camera, at most 1e9 m; None: the picture contains all
@@ -57,7 +57,7 @@ def render(
     - `ghosts`: (nq,) or (G, nq): more postures of the robot, translucent and in the same place;
     - `side_by_side`: whether B robots stand side by side, or all in one place.
 
-    The errors and warnings are those of `drawing`. Raises ArgumentError also for a size below 1, a
+    Errors and warnings are as for `drawing`. Raises ArgumentError also for a size below 1, a
     camera direction of zeros, a distance or a background out of range, an unknown layer, a wrong
     marker, values that are not finite, and lengths of markers or of the target above 1e9 m.
     """
@@ -201,7 +201,7 @@ def _ground(box: np.ndarray) -> Ground:
 
 
 def _fitting_distance(camera: Camera, box: np.ndarray, aspect: float) -> float:
-    """The distance in m from which a camera that looks at the middle of a box sees its corners.
+    """The distance in m of a camera from its target, from which it sees all corners of a box.
 
     `aspect`: the width of the picture, divided by its height. The result has a margin of 8 %.
     """

@@ -1,7 +1,9 @@
 """Draw triangles into an array with a depth buffer, in NumPy: no display, no OpenGL, no browser.
 
-The triangles are sorted by the size of their bounding boxes in pixels. All triangles of one size
-class are tested against all pixels of their boxes at once.
+The triangles are sorted into classes by size. The size of a class is a power of 2 in pixels: the
+longer side of the bounding box of a triangle, cut at the borders of the picture, is at most this
+size and more than half of it. Each triangle is sampled at all pixels of a square of the size of its
+class. A class is drawn in parts of about `_SAMPLES` samples; each part is at least one triangle.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-_SAMPLES = 1_000_000  # how many pixels are tested at once, to limit the memory
+_SAMPLES = 1_000_000  # samples of a part of a size class, to limit the memory
 _LIGHTS = (((0.4, 0.3, 0.85), 0.65), ((-0.6, 0.5, 0.35), 0.3))  # direction in the world, strength
 _AMBIENT = 0.32  # strength of the light from all directions
 _TILES = np.array([[0.93, 0.94, 0.95], [0.86, 0.87, 0.89]])
@@ -49,7 +51,7 @@ class Surface(NamedTuple):
 class Ground(NamedTuple):
     """The plane z = `height` with square tiles of the length `side`, all in m.
 
-    The ground fades at the distance `range` from the target of the camera.
+    The ground fades with the distance from the target of the camera: at `range` to 37 %.
     """
 
     height: float
@@ -74,8 +76,8 @@ def draw(
 ) -> np.ndarray:
     """The picture (height, width, 3) of float, from 0 to 1.
 
-    Each pixel shows the nearest opaque triangle, and over it the nearest triangle with an opacity
-    below 1.
+    Each pixel shows the nearest opaque triangle and, in front of it, the nearest triangle with an
+    opacity below 1. A pixel without a triangle shows the ground or the `background` (3,).
     """
     picture = np.empty((height * width, 3))
     picture[:] = background

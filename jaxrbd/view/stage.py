@@ -206,7 +206,7 @@ class Stage:
     ) -> None:
         """Draw forces (n, 3) in N at points (n, 3) in m as arrows of `scale` m/N.
 
-        The arrows replace the previous arrows of the robot. All axes are those of the world.
+        The arrows replace the previous arrows of the robot. The vectors are in world axes.
         """
         if robot in self._forces:
             self._forces.pop(robot).remove()

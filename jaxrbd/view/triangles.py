@@ -76,7 +76,7 @@ def shape_triangles(
 
 
 def mesh_file_triangles(mesh: MeshFile, packages: Packages | None) -> list[Triangles]:
-    """The parts of a mesh file, scaled; the errors are those of `shape_triangles`."""
+    """The parts of a mesh file, scaled; errors as for `shape_triangles`."""
     try:
         path = find_package_file(mesh.uri, packages, mesh.robot_file)
     except ArgumentError as error:

@@ -61,13 +61,13 @@ def save_video(
     - `target` (3,): in m, at the start of the motion; None: the middle of the motion, as the
       camera sees it.
 
-    The other arguments are those of `render`. Markers and ghosts do not move. The pictures are
+    The other arguments are as for `render`. Markers and ghosts do not move. The pictures are
     drawn one after another, without a display: one of 480 x 360 pixels takes about 1 s.
 
     A GIF needs Pillow, and an MP4 needs imageio-ffmpeg (`pip install pillow imageio-ffmpeg`). If
     writing fails, the previous file is unchanged.
 
-    The warnings and errors are those of `render`. Raises ArgumentError also for another ending of
+    Warnings and errors are as for `render`. Raises ArgumentError also for another ending of
     `path`, a folder that does not exist, an odd width or height of an MP4, a `dt` or `rate` out of
     range, an unknown frame, or if a package is not installed, and OSError if the file cannot be
     written.
