@@ -158,8 +158,8 @@ def _repeated_at_once(
         return jnp.broadcast_to(x, (*shape, *x.shape[axes:])).reshape(count, *x.shape[axes:])
 
     operands = jax.tree.map(flat, operands)
-    rows = [jax.tree.map(lambda x: Row(flat(x), jnp.arange(count)), tables)]
-    rows = [] if tables is None else rows
+    table_rows = jax.tree.map(lambda x: Row(flat(x), jnp.arange(count)), tables)
+    rows = () if tables is None else (table_rows,)
 
     def body(work: tuple[Any, Array]) -> tuple[Any, Array]:
         states, unfinished = work
