@@ -477,7 +477,7 @@ def _visit(pair: CorePair, search: _Search, edges: Sequence[Row]) -> tuple[_Sear
         pair,
         search,
     )
-    axes = 0, (0, 0, [Row(None, 0) for _ in edges]), 0
+    axes = 0, (0, 0, [Row._make((None, 0)) for _ in edges]), 0
     first = jax.vmap(partial(retried, _with_first_direction), axes)
     search = first(search.next == _Next.FIRST_DIRECTION, (pair, search, edges), search)
     search = jax.vmap(_with_nearest_points)(pair, search)

@@ -207,7 +207,7 @@ def link_inertia(
     require(turn, is_rotation, "rotation", "a rotation matrix")
     zero = np.zeros((3, 3))
     about_com = zero if inertia_com is None else shaped(inertia_com, "inertia_com", (3, 3))
-    for name, x in (("mass", m), ("com", c), ("inertia_com", about_com)):
+    for name, x in (("mass", np.array(m)), ("com", c), ("inertia_com", about_com)):
         require(x, np.isfinite, name, "finite")
     require(about_com, is_symmetric, "inertia_com", "a symmetric matrix")
     I = turn @ about_com @ turn.T + m * (c @ c * np.eye(3) - np.outer(c, c))
