@@ -15,6 +15,8 @@ import numpy as np
 
 import jaxrbd
 from jaxrbd import actuators, contact, envs, integrators, inverse_kinematics as ik, learning, view
+from jaxrbd.joints import FreeFlyer
+from jaxrbd.model import JointSpec, Link, link_inertia
 
 WALK_STEP = 0.02  # s, of the environment
 
@@ -108,6 +110,16 @@ def store_walk(checkpoint):
     np.save(STORED / "walk.npy", np.asarray(q[::2], np.float32))
 
 
+def g1():
+    """A walk of G1 by `benchmarks/studies/humanoid.py`: each body is a box with a free joint."""
+    found = np.load(STORED / "g1.npz")
+    links, joints = [], []
+    for i, moments in enumerate(found["inertia"]):
+        links.append(Link(f"box_{i}", link_inertia(1.0, inertia_com=np.diag(moments))))
+        joints.append(JointSpec(f"place_{i}", FreeFlyer(), None, f"box_{i}"))
+    return jaxrbd.build_model(links, joints), found["q"], 0.04
+
+
 MOTIONS = {
     "landing": landing,
     "circle": circle,
@@ -117,6 +129,7 @@ MOTIONS = {
     "trot": functools.partial(stored, "trot", "quadruped"),
     "catch": functools.partial(stored, "catch", "humanoid"),
     "walk": functools.partial(stored, "walk", "humanoid", 2 * WALK_STEP),
+    "g1": g1,
 }
 
 
@@ -156,6 +169,7 @@ FRAMES = {
     "trot": (0, 14, 27, 40),
     "catch": (0, 8, 16, 40),
     "walk": (96, 103, 110, 117),
+    "g1": (10, 16, 22, 28),
 }
 CAMERAS = {
     "landing": {"target": (0.1, 0.0, 0.33), "distance": 1.5},

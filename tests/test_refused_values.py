@@ -298,9 +298,9 @@ REFUSED = {
         np.zeros((2, 3)),
     ),
     "riccati is array(['a', 'b']": lambda: regulator(riccati=np.array(["a", "b"])),
-    "mu has dtype bool, expected a number": lambda: solved(mu=True),
-    "tolerance has dtype bool, expected a number": lambda: solved(tolerance=True),
-    "acceleration_limit has dtype bool, expected numbers": lambda: differential(
+    "mu has dtype bool, expected real numbers": lambda: solved(mu=True),
+    "tolerance has dtype bool, expected real numbers": lambda: solved(tolerance=True),
+    "acceleration_limit has dtype bool, expected real numbers": lambda: differential(
         acceleration_limit=True, previous_velocity=Q
     ),
     "is twice in locked, expected each joint once": lambda: differential(
@@ -1031,7 +1031,7 @@ REFUSED = {
     "mass is [1.0], expected an array": lambda: spatial.inertia_from_com(
         [1.0], np.zeros(3), np.eye(3)
     ),
-    "dt has dtype bool, expected a number": lambda: moved(dt=True),
+    "dt has dtype bool, expected real numbers": lambda: moved(dt=True),
     "offset is True, expected an array of floats": lambda: contact.Plane((0.0, 0.0, 1.0), True),
     "stiffness is [True, 2.0], expected an array of floats": lambda: actuators.PD(
         [True, 2.0], [1.0, 1.0]
@@ -1180,6 +1180,10 @@ REFUSED = {
     "X is an array of shape (4, 4), expected a Pose": lambda: io.mujoco.mujoco_pose(jnp.eye(4)),
     "xquat is [nan  0.  0.  0.], expected finite": lambda: io.mujoco.pose_from_mujoco(
         np.zeros(3), np.array([np.nan, 0, 0, 0])
+    ),
+    "pattern has dtype bool, expected real numbers": lambda: scanned(TIP, np.ones((2, 2), bool)),
+    "moment has dtype bool, expected real": lambda: frames.SpatialInertia.from_mass(
+        1.0, frames.Point(np.zeros(3), frame="a"), np.eye(3, dtype=bool), frame="a"
     ),
     "a pose is of the type ndarray": lambda: se3.log(np.eye(4)),
 }

@@ -13,7 +13,7 @@ The first test has 64 episodes of 20 s with random commands: falls, and the erro
 velocities after 2 s. In the second test, MuJoCo simulates the robot with its boxes, contact pairs
 and solver options for 10 s per command. `--rough N` trains the policy for N more updates on hills,
 and repeats the first test with both policies on other hills. The folder gets the checkpoints, the
-records and a picture. Needs mujoco, optax, matplotlib and playground.
+records, a picture, and a walk for docs/gallery.py. Needs mujoco, optax, matplotlib and playground.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import jaxrbd
 from benchmarks.studies import common
 from jaxrbd import contact, envs, io, learning, view
 from jaxrbd.learning.tasks import algorithm_for
+from jaxrbd.model.description import inertia_about_com
 
 FILE = "_src/locomotion/g1/xmls/scene_mjx_feetonly_flat_terrain.xml"
 # Forward velocity and velocity to the left in m/s, and turning rate in rad/s.
@@ -212,6 +214,28 @@ def picture(q: np.ndarray, path: pathlib.Path) -> None:
     plt.imsave(path, np.concatenate(drawn, axis=1))
 
 
+def store_boxes(q: np.ndarray, path: pathlib.Path) -> None:
+    """Store the boxes of the inertias of the bodies, and 4 s of an episode, for docs/gallery.py.
+
+    `inertia` (n, 3): the principal moments of inertia per kg, in m^2; `q` (T, 7 n): the poses of
+    the boxes as coordinates of free joints, 0.04 s apart.
+    """
+    model = io.load_mjcf(robot(boxes=True)).model
+    bodies = [inertia_about_com(inertia) for inertia in np.asarray(model.inertia, float)]
+    centers = np.stack([c for _, c, _ in bodies])
+    moments, axes = np.linalg.eigh(np.stack([I / mass for mass, _, I in bodies]))
+    axes[:, :, 0] *= np.linalg.det(axes)[:, None]
+
+    def places(q: jax.Array) -> jax.Array:
+        X_WB = jaxrbd.forward_kinematics(model, q).X_WB
+        X = X_WB @ jaxrbd.Pose(jnp.asarray(axes, q.dtype), jnp.asarray(centers, q.dtype))
+        quaternions = jaxrbd.so3.quaternion_from_matrix(X.R)
+        return jnp.concatenate([X.p, quaternions], axis=1).reshape(-1)
+
+    found = jax.jit(jax.vmap(places))(jnp.asarray(q[200:400:2]))
+    np.savez_compressed(path, inertia=np.float32(moments), q=np.asarray(found, np.float32))
+
+
 def stated(velocity: Sequence[float] | np.ndarray) -> str:
     """The three numbers of a velocity."""
     return ", ".join(f"{x:.3f}" for x in velocity)
@@ -230,6 +254,7 @@ def main() -> None:
     for command, found in zip(COMMANDS, velocities_in_mujoco(training)):
         common.row(stated(command), "falls" if np.isnan(found).any() else stated(found))
     picture(q[:, fastest], folder / "humanoid.png")
+    store_boxes(q[:, fastest], folder / "g1.npz")
     if not options.rough:
         return
     params, axes = on_hills(training.params, shac.batch, seed=2)

@@ -144,10 +144,7 @@ def _change_limits(
     """The limits as arrays (nv,); a traced acceleration that is not above 0 becomes NaN."""
     if acceleration_limit is None or previous_velocity is None:
         return None
-    acceleration = arguments.as_array(acceleration_limit, "acceleration_limit")
-    if acceleration.dtype == bool:
-        raise ArgumentError("acceleration_limit has dtype bool, expected numbers")
-    acceleration = arguments.real_array(acceleration, "acceleration_limit", model.dtype)
+    acceleration = arguments.real_array(acceleration_limit, "acceleration_limit", model.dtype)
     if acceleration.ndim == 0:
         acceleration = jnp.full(model.nv, acceleration)
     acceleration = arguments.velocity(model, acceleration, "acceleration_limit")

@@ -90,8 +90,6 @@ def array(model: Model, x: ArrayLike, name: str, shape: tuple[int, ...], sizes: 
 def number(model: Model, x: ArrayLike, name: str) -> Array:
     """`x` as an array () of the model's dtype; errors as in `configuration`, and for a bool."""
     x = _given(robot(model), x, name)
-    if x.dtype == bool:
-        raise ArgumentError(f"{name} has dtype bool, expected a number")
     return array(model, real_array(x, name, model.dtype), name, (), "a number")
 
 

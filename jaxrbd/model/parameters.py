@@ -93,10 +93,10 @@ def floats(x: ArrayLike | Sequence, name: str, shape: tuple[int, ...]) -> Array:
 def real_array(x: ArrayLike | Sequence, name: str, dtype: Any) -> Array:
     """`x` as an array of JAX of the given dtype.
 
-    Raises ArgumentError as `as_array`, and for complex numbers.
+    Raises ArgumentError as `as_array`, and for complex numbers and truth values.
     """
     array = as_array(x, name)
-    if jnp.iscomplexobj(array):
+    if jnp.iscomplexobj(array) or array.dtype == bool:
         raise ArgumentError(f"{name} has dtype {array.dtype}, expected real numbers")
     return array.astype(dtype)
 

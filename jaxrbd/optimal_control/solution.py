@@ -207,9 +207,6 @@ def solve(
 
 def _number(name: str, x: ArrayLike, requirement: Requirement, us: Array) -> Array:
     """A number () of the dtype of us; NaN if it does not satisfy the requirement."""
-    x = arguments.as_array(x, name)
-    if x.dtype == bool:
-        raise ArgumentError(f"{name} has dtype bool, expected a number")
     x = arguments.real_array(x, name, us.dtype)
     if x.shape != ():
         raise ArgumentError(f"{name} has shape {x.shape}, expected a number")
