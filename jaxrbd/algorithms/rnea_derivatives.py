@@ -279,8 +279,8 @@ def acceleration_and_derivatives(
     """The acceleration (nv,) of `forward_dynamics`, and `forward_dynamics_derivatives`."""
     q, X = configuration_and_poses(model, q)
     f_common = None if f_ext is None else transform_force(X, f_ext)
-    # In a batch on a CPU, `few_kernels` saves two loops over the bodies, at the cost of 2 % of the
-    # time for a quadruped.
+    # In a batch on a CPU, `few_kernels` replaces two loops over the bodies by products. The program
+    # has fewer kernels, but takes 2 % more time for a quadruped.
     terms = equation_terms(model, q, X, v, f_common, moments=True, few_kernels=True)
     # The product of M^-1 with the force is less accurate than the solve. With this product, the
     # derivatives of a chain of 64 links in float32 would lose two digits.

@@ -2,16 +2,16 @@
 
 The ground is all points below flat triangles through the nodes. The diagonal of each cell goes from
 node [i, j] to node [i + 1, j + 1]. Outside of the rectangle of the nodes, the height is the height
-of the nearest point of the border. For this, the grid has one more ring of nodes around it, which
-is so far away that no shape is nearer to a point outside of the ring.
+of the nearest point of the border. For this, the grid has one more ring of nodes around it. The
+ring is so far away that the nearest point of the ground is inside it.
 
 The clearance of a core is the least height of its points above the ground. It is negative if the
 core overlaps the ground; then it is minus the height by which the core must be raised.
 
 - Core and ground apart: the distance is the least distance of the core from a triangle.
-- Otherwise the clearance is the least clearance over all triangles. For one triangle, the core is
-  raised until its distance is `_GAP`, by Newton's method: the distance is a convex function of
-  the height of the core, and its slope is the z component of the normal.
+- Otherwise the clearance is the least clearance over all triangles. For one triangle, the core
+  starts above it and is lowered to a distance of about `_gap`, by Newton's method: the distance is
+  a convex function of the height of the core, and its slope is the z component of the normal.
 
 Both searches are the same branch and bound. Each triangle has a lower bound for its distance or its
 clearance, and so has each block of `BLOCK` x `BLOCK` cells. The triangle with the least bound of an
@@ -48,7 +48,7 @@ from .separation import Separation, Touch, separation_at_touch, unit
 
 # The number of cells of a block along x and along y.
 BLOCK = 8
-# A step of the search makes this number of iterations for the nearest points of a triangle.
+# The argument `iterations` of `nearer_points` in a step of the search.
 _FEW = 5
 # The largest number of steps for the same height of the core, and of heights for one triangle.
 _VISITS, _HEIGHTS = 12, 30
@@ -179,8 +179,8 @@ def _surface(grid: HeightGrid) -> _Surface:
     heights = jnp.asarray(grid.heights)
     tops = heights
     for _ in range(2):
-        # The blocks cover the cells between the nodes and the ring, along one axis and then along
-        # the other one. Cells without area fill the last block.
+        # The blocks cover all cells, also the cells between the nodes and the ring: first along one
+        # axis, then along the other one. Cells without area fill the last block.
         count = len(tops)
         blocks = -(-(count + 1) // BLOCK)
         rows = np.arange(blocks)[:, None] * BLOCK + np.arange(BLOCK + 1)
@@ -215,7 +215,8 @@ def _refined(surface: _Surface, placed: _Placed, search: _Search) -> tuple[Array
     point = point - _upwards(best.raised) - lax.stop_gradient(pair.p)
     fixed_n, fixed_point = lax.stop_gradient((n, point))
     # In the search for a clearance, the gap is so small that the derivatives of the points and of
-    # the normal would be rounding errors. Errors of the normal change the value of the search less.
+    # the normal would be rounding errors: both are constant. The value is from the search, where
+    # errors of the normal have less effect.
     width = _width_at(with_triangles(moved, best.corners), fixed_n, best.u)
     clearance = with_value(width / jnp.where(vertical, -fixed_n[2], 1), best.value)
     touching = with_value(width, search.distance)  # nearer than the gap, but no overlap
@@ -462,7 +463,7 @@ def _gap(surface: _Surface, placed: _Placed) -> Array:
 
 
 def _cell_of(surface: _Surface, block: Array, cell: Array) -> tuple[Array, Array]:
-    """The indices of a cell of a block, both given by their places in rows."""
+    """The indices of a cell. Blocks, and the cells in a block, are counted row by row."""
     columns = surface.tops.shape[1]
     i, j = block // columns, block % columns
     return BLOCK * i + cell // BLOCK, BLOCK * j + cell % BLOCK

@@ -133,7 +133,8 @@ def _candidates(pair: CorePair, u: Array) -> tuple[Array, Array]:
     end, _ = pair.b.nearest(u + pair.b.flat_part(u, newton) * newton)
     step = end - u
     # Newton's method for a zero slope of half |x - P_A(x)|^2 along the step. The slope increases
-    # along the step, at different rates for different faces. So the search begins at the end.
+    # along the step, at different rates for different faces. The search begins at the end of the
+    # step, and stays there if the slope is not positive.
     step_a, square = matmul(step, pair.R), jnp.dot(step, step)
     noise = 4 * eps * jnp.sqrt(square) * (pair.a.extent() + pair.b.extent())
 

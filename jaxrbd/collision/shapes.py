@@ -25,8 +25,8 @@ class ConvexMesh(eqx.Module):
     - `vertices` (n, 3) in m: the points, from 4 to 256, not all in one plane;
     - `rounding` () in m: the distance from the hull within which points belong to the shape;
     - `edge_normals` (m, 2, 3): the outward normals of the two faces at each edge. The search for
-      the depth of an overlap begins from them. Other vertices with these old normals are allowed,
-      but then the depth of a large overlap can be a local minimum.
+      the depth of an overlap begins from them. If the vertices change and the normals do not, the
+      depth of a large overlap can be a local minimum.
 
     Raises ArgumentError for another number of points, for points in one plane, for coordinates that
     are not finite or above 1e30 m, and for a rounding that is negative or not finite.
@@ -90,9 +90,10 @@ def convex_hull(
     - `rounding` () in m: of the result;
     - `most_vertices`: the largest number of vertices of the result, from 4 to 256.
 
-    If the hull has more than `most_vertices` vertices, the result has those that are farthest from
-    each other. The error is then the largest distance of a point from the hull of these vertices,
-    without the rounding; else it is 0. With the error as rounding, the shape contains all points.
+    If the hull has more than `most_vertices` vertices, the result begins with four of them; then
+    the vertex that is farthest outside is added, one by one. The error is then the largest distance
+    of a point from the hull of these vertices, without the rounding; else it is 0. With the error
+    as rounding, the shape contains all points.
 
     Raises ArgumentError for fewer than four points, for points in one plane, for coordinates that
     are not finite or above 1e30 m, for points that JAX traces, for `most_vertices` out of its

@@ -27,9 +27,9 @@ class DoublePendulumParams(NamedTuple):
       torque of the shoulder cannot lift the stretched pendulum, so the pendulum must swing;
     - `start` (4,): half the widths of the uniform distribution of the start about the hanging
       pendulum: two angles in rad, and their rates;
-    - `weights`: the weights of the reward terms `height`, `angular_velocity` and `action`. The end
-      of each rod is a distance in m below the highest place that it can reach; `height` is minus
-      the sum of both distances. The other terms are minus sums of squares.
+    - `weights`: the weights of the reward terms `height`, `angular_velocity` and `action`. `height`
+      is minus the sum of two distances in m: how far the end of each rod is below its highest
+      place. The other terms are minus sums of squares.
     """
 
     model: Model
