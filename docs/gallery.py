@@ -184,6 +184,7 @@ CAMERAS = {
     "turn": {"target": (0.0, 0.0, 0.2), "distance": 1.4},
     "trot": {"target": (0.2, 0.0, 0.2), "distance": 1.6, "camera": (0.3, -1.0, 0.15)},
     "catch": {"target": (-0.05, -0.05, 0.85), "distance": 4.8},
+    "g1": {"target": (3.35, -0.58, 0.6), "distance": 3.0, "camera": (0.5, -1.0, 0.15)},
     "walk": {"target": (2.1, 0.06, 0.8), "distance": 3.4, "camera": (0.3, -1.0, 0.15)},
 }
 
