@@ -15,6 +15,7 @@ import numpy as np
 
 import jaxrbd
 from jaxrbd import actuators, contact, envs, integrators, inverse_kinematics as ik, learning, view
+from jaxrbd.collision import Box, PlacedShape
 from jaxrbd.joints import FreeFlyer
 from jaxrbd.model import JointSpec, Link, link_inertia
 
@@ -110,6 +111,16 @@ def store_walk(checkpoint):
     np.save(STORED / "walk.npy", np.asarray(q[::2], np.float32))
 
 
+def found_contacts(name, dt):
+    """A motion of `benchmarks/studies/contact_motions.py`, which has the robot."""
+    if (root := str(FOLDER.parent)) not in sys.path:
+        sys.path.append(root)
+    from benchmarks.studies import contact_motions as study
+
+    model = study.MOTIONS[name].problem(study.DT).dynamics.model
+    return model, np.load(STORED / f"{name}.npy"), dt
+
+
 def g1():
     """A walk of G1 by `benchmarks/studies/humanoid.py`: each body is a box with a free joint."""
     found = np.load(STORED / "g1.npz")
@@ -124,6 +135,8 @@ MOTIONS = {
     "landing": landing,
     "circle": circle,
     "pendulums": pendulums,
+    "push": functools.partial(found_contacts, "push", 0.03),
+    "step": functools.partial(found_contacts, "step", 0.015),
     "stand_up": functools.partial(stored, "stand_up", "quadruped"),
     "turn": functools.partial(stored, "turn", "quadruped"),
     "trot": functools.partial(stored, "trot", "quadruped"),
@@ -141,7 +154,7 @@ def write_pages(folder):
     for name, motion in MOTIONS.items():
         model, q, dt = motion()
         paths.append(folder / f"{name}.html")
-        view.save_html(paths[-1], model, q, dt=dt)
+        view.save_html(paths[-1], model, q, dt=dt, markers=MARKERS.get(name, ()))
     return paths
 
 
@@ -151,19 +164,27 @@ def write_pictures(folder):
 
     for name, motion in MOTIONS.items():
         model, q, _ = motion()
-        times = FRAMES[name]
-        pictures = [
-            view.render(model, q[..., i, :], width=220, height=200, **CAMERAS[name]) for i in times
-        ]
+        look = {"width": 220, "height": 200, "markers": MARKERS.get(name, ()), **CAMERAS[name]}
+        pictures = [view.render(model, q[..., i, :], **look) for i in FRAMES[name]]
         path = pathlib.Path(folder) / f"gallery_{name}.png"
         plt.imsave(path, np.concatenate(pictures, axis=1))
 
 
+# what is drawn besides the robot: the step of 0.2 m
+MARKERS = {
+    "step": [
+        view.Obstacles(
+            [PlacedShape(Box([0.4, 0.3, 0.1]), X_FS=jaxrbd.Pose(np.eye(3), [0.75, 0.0, 0.1]))]
+        )
+    ]
+}
 # the indices of the frames of each picture, and the camera
 FRAMES = {
     "landing": (0, 35, 60, 499),
     "circle": (5, 45, 85, 120),
     "pendulums": (0, 70, 250, 480),
+    "push": (0, 10, 20, 40),
+    "step": (0, 60, 70, 80),
     "stand_up": (0, 4, 8, 40),
     "turn": (0, 14, 27, 40),
     "trot": (0, 14, 27, 40),
@@ -180,6 +201,8 @@ CAMERAS = {
         "camera": (0.3, -1.0, 0.1),
         "ground": False,
     },
+    "push": {"target": (0.05, 0.0, 0.1), "distance": 1.1, "camera": (0.3, -1.0, 0.2)},
+    "step": {"target": (0.35, 0.0, 0.45), "distance": 2.4, "camera": (0.3, -1.0, 0.15)},
     "stand_up": {"target": (0.0, 0.0, 0.2), "distance": 1.5},
     "turn": {"target": (0.0, 0.0, 0.2), "distance": 1.4},
     "trot": {"target": (0.2, 0.0, 0.2), "distance": 1.6, "camera": (0.3, -1.0, 0.15)},

@@ -178,6 +178,19 @@ def test_the_motions_of_the_gallery(tmp_path):
     assert np.min(velocity[100:180]) < 0.25
     assert np.min(q[:, 2]) > 0.8
 
+    _, q, dt = script.g1()
+    places = q.reshape(len(q), -1, 7)[..., :3]
+    speed = np.linalg.norm(places[-1].mean(0) - places[0].mean(0)) / (dt * (len(q) - 1))
+    assert 0.4 < speed < 1
+    assert np.all((places[..., 2] > 0) & (places[..., 2] < 1.3))
+
+    _, q, _ = script.MOTIONS["push"]()
+    assert q[-1, 2] - q[0, 2] > 0.2
+    np.testing.assert_allclose(q[-1, 3:], [0.1, 0], atol=1e-3)  # the box stands on the ground
+
+    _, q, _ = script.MOTIONS["step"]()
+    np.testing.assert_allclose(q[-1], [0.7, 0.65, 0, 0.4], atol=2e-3)
+
     _, q, _ = script.pendulums()
     assert np.ptp(q[:, 0], axis=0).max() < 0.1
     assert np.ptp(q[:, -1], axis=0).max() > 1

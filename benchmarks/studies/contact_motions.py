@@ -20,7 +20,8 @@ complementarity, and the distance from the goal with half the time step: each co
 steps, and the gains of the solution correct the motion. They also have the largest joint force,
 divided by the limit of the robot, or by the bound of the control of a robot without limits. The
 motions of the leg are then refined: solved again with half the time step, from this replay. With
-`--save`, the configurations of the first start are stored in a file for each motion.
+`--save`, the configurations of the first start are stored in a file for each motion; docs/motions
+has the files of `push` and `step`.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ import numpy as np
 import jaxrbd
 from benchmarks.studies import common
 from jaxrbd import actuators, contact, optimal_control as oc
-from jaxrbd.collision import Box, PlacedShape, Sphere
+from jaxrbd.collision import Box, Cylinder, PlacedShape, Sphere
 from jaxrbd.joints import Planar, Prismatic, Revolute
-from jaxrbd.model import JointSpec, Link, link_inertia
+from jaxrbd.model import Geometry, JointSpec, Link, link_inertia, placement_matrix
 from jaxrbd.optimal_control.contact_shooting import SMOOTHING
 
 X, Y, Z = np.eye(3)
@@ -74,8 +75,15 @@ class Motion(NamedTuple):
     refined: bool = False
 
 
-def body(name: str, mass: float, half: float) -> Link:
-    return Link(name, link_inertia(mass, (0, 0, 0), mass * half**2 * 2 / 3 * np.eye(3)))
+def body(name: str, mass: float, half: float, *visuals: Geometry) -> Link:
+    """A link with the inertia of a cube, and shapes to draw."""
+    inertia = link_inertia(mass, (0, 0, 0), mass * half**2 * 2 / 3 * np.eye(3))
+    return Link(name, inertia, visuals)
+
+
+def rod(radius: float, z: float) -> Geometry:
+    """A vertical rod of 0.3 m with its middle at z."""
+    return Geometry(Cylinder(radius, 0.15), placement_matrix((0, 0, z)))
 
 
 def push(dt: float) -> oc.Problem:
@@ -83,7 +91,11 @@ def push(dt: float) -> oc.Problem:
     upright = np.eye(4)
     upright[:3, :3] = np.stack([X, Z, -Y], axis=1)
     model = jaxrbd.build_model(
-        [body("slide", 0.2, 0.05), body("finger", 0.2, 0.05), body("box", 1.0, HALF)],
+        [
+            body("slide", 0.2, 0.05, Geometry(Sphere(TIP / 3))),
+            body("finger", 0.2, 0.05, Geometry(Sphere(TIP))),
+            body("box", 1.0, HALF, Geometry(Box([HALF] * 3))),
+        ],
         [
             JointSpec("forward", Prismatic(tuple(X)), None, "slide", damping=0.5),
             JointSpec("up", Prismatic(tuple(Z)), "slide", "finger", damping=0.5),
@@ -139,10 +151,10 @@ def leg_on_slides(dt: float) -> oc.Problem:
     """q is the base in x and z, the angle of the hip, and the length of the leg."""
     model = jaxrbd.build_model(
         [
-            body("slide", 0.1, 0.02),
-            body("base", 3.0, 0.1),
-            body("thigh", 0.3, 0.05),
-            body("foot", 0.2, 0.05),
+            body("slide", 0.1, 0.02, Geometry(Sphere(0.02))),
+            body("base", 3.0, 0.1, Geometry(Box([0.1] * 3))),
+            body("thigh", 0.3, 0.05, rod(0.04, -0.15)),
+            body("foot", 0.2, 0.05, rod(0.025, 0.15), Geometry(Sphere(FOOT))),
         ],
         [
             JointSpec("forward", Prismatic(tuple(X)), None, "slide"),
@@ -316,9 +328,7 @@ def report(motions: Mapping[str, Motion], starts: int, folder: str) -> None:
             off, off_half = (largest_error(motion, xs, p) for xs in (solution.xs, replay[0]))
             touching = touching_contacts(problem.dynamics, solution)
             arrived += off < 0.02
-            if folder and seed == 0:
-                path = pathlib.Path(folder) / f"{name}.npy"
-                np.save(path, np.asarray(solution.xs[0], np.float32))
+            path, states = pathlib.Path(folder) / f"{name}.npy", solution.xs
             print(
                 f"{name} {seed}: error {off:.1e}, at half the step {off_half:.1e}, "
                 f"cost {float(solution.cost):.4f}, status {oc.Status(int(solution.status)).name}, "
@@ -340,6 +350,7 @@ def report(motions: Mapping[str, Motion], starts: int, folder: str) -> None:
                 fine = jax.block_until_ready(
                     oc.solve_contacts(half, x0, p, replay, (0.0,), 50, depth=0.02)
                 )
+                states = fine.solution.xs
                 print(
                     f"    refined: error {largest_error(motion, fine.solution.xs, p):.1e}, cost "
                     f"{float(fine.solution.cost):.4f}, replay {float(fine.replay_error):.0e}, "
@@ -349,6 +360,8 @@ def report(motions: Mapping[str, Motion], starts: int, folder: str) -> None:
                     f"{time.process_time() - begin_cpu:.1f} s of processors",
                     flush=True,
                 )
+            if folder and seed == 0:
+                np.save(path, np.asarray(states[0], np.float32))
         print(f"{name}: {arrived} of {starts} arrive\n", flush=True)
 
 
