@@ -313,7 +313,7 @@ def test_a_viewer_draws_the_triangles():
 
 BALL = """<link name="{0}"><inertial><mass value="1"/>
     <inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>
-    <collision><origin xyz="0.2 0 0"/><geometry><box size="0.3 0.1 0.08"/></geometry></collision>
+    <collision><origin xyz="0.2 0 0"/><geometry><sphere radius="0.06"/></geometry></collision>
     </link>"""
 JOINT = """<joint name="{1}_joint" type="revolute"><parent link="{0}"/><child link="{1}"/>
     <origin xyz="0.4 0 0"/><axis xyz="0 {2} {3}"/>
@@ -322,7 +322,7 @@ JOINT = """<joint name="{1}_joint" type="revolute"><parent link="{0}"/><child li
 
 @functools.cache
 def arm():
-    """An arm of two boxes above a terrain, which is turned, and a terrain on its first link."""
+    """An arm of two balls above a terrain, which is turned, and a terrain on its first link."""
     rng = np.random.default_rng(3)
     links = [BALL.format(name) for name in ("base", "upper", "lower")]
     joints = [JOINT.format("base", "upper", 1, 0.5), JOINT.format("upper", "lower", 1, 0)]
