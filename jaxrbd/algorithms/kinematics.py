@@ -228,15 +228,12 @@ def find_frame(
     """
     index = arguments.frame_index(model, frame)
     body, X_BF = model.frame_bodies[index], jax.tree.map(lambda x: x[index], model.frame_pose)
-    return body, X_BF, pose_in_world(model, forward_kinematics.unchecked(model, q), body, X_BF)
-
-
-def pose_in_world(model: Model, kinematics: Kinematics, body: int, X_BF: Pose) -> RootedPose:
-    """The world pose of a frame with the pose `X_BF` in a body; body -1 is the world."""
     if body < 0:
-        return RootedPose(Pose(X_BF.R, jnp.zeros_like(X_BF.p)), X_BF.p)
+        return body, X_BF, RootedPose(Pose(X_BF.R, jnp.zeros_like(X_BF.p)), X_BF.p)
+    kinematics = forward_kinematics.unchecked(model, q)
     X_RB = jax.tree.map(lambda x: x[body], root_centred(kinematics))
-    return RootedPose(compose(X_RB, X_BF), kinematics.X_PB.p[model.topology.root[body]])
+    p_WR = kinematics.X_PB.p[model.topology.root[body]]
+    return body, X_BF, RootedPose(compose(X_RB, X_BF), p_WR)
 
 
 def frame_axes(model: Model, q: Array | Kinematics, frame: str | int) -> Float[Array, "3 3"]:

@@ -20,7 +20,7 @@ from .._math.cast import cast
 from .._math.components import cross
 from .._math.rows import rows_or_world
 from ..model import Model, arguments
-from ..spatial import Pose, compose, identity_pose
+from ..spatial import Pose, compose, identity_pose, inverse_transform_motion
 from .kinematics import (
     Kinematics,
     RootedPose,
@@ -95,6 +95,17 @@ def place_jacobians(model: Model, kinematics: Kinematics, places: Places) -> Flo
     movers = model.topology.movers(places.bodies)  # for each place, the joints that move it
     columns = functools.partial(body_columns, model, kinematics)
     return jax.vmap(columns)(movers, places.X.X_RF)
+
+
+def place_motions(
+    places: Places, motions: Float[Array, "nb 6"], world: Float[Array, "6"] | None = None
+) -> Float[Array, "n 6"]:
+    """The motions of n places, in their axes, from the motions of the bodies in the body frames.
+
+    `world`: the motion of the world (default 0).
+    """
+    world = jnp.zeros(6, motions.dtype) if world is None else world
+    return inverse_transform_motion(places.X_BF, rows_or_world(motions, places.bodies, world))
 
 
 def bodies_of(model: Model, frames: Frames) -> np.ndarray:

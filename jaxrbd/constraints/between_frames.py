@@ -20,20 +20,16 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .. import so3
-from .._math.cast import cast
 from .._math.components import Mat3, Vec3, norm
 from .._math.linear import complement, matmul
-from .._math.rows import rows_or_world
 from ..algorithms.kinematics import (
     Kinematics,
     RootedPose,
-    find_frame,
     forward_kinematics,
-    pose_in_world,
     relative_pose,
     root_centred,
 )
-from ..algorithms.places import Places, find_places, place_jacobians
+from ..algorithms.places import Places, find_places, place_jacobians, place_motions
 from ..errors import ArgumentError
 from ..joints import as_module
 from ..model import Model, arguments
@@ -44,7 +40,6 @@ from ..spatial import (
     compose,
     cross_motion,
     identity_pose,
-    inverse_transform_motion,
     rotate,
     skew,
     transform_force,
@@ -126,19 +121,10 @@ class FrameConstraint(Constraint):
             )
         return value
 
-    def _ends(self, model: Model, q) -> list[tuple[int, Pose, RootedPose]]:
-        """For A and B: the body (-1: the world), the pose in the body, the pose in the world.
-
-        E is the end A or B, F the frame of the model in which E is fixed, and b the body.
-        """
-        kinematics, ends = forward_kinematics(model, q), []
-        for frame, X_FE in ((self.frame_a, self.X_a), (self.frame_b, self.X_b)):
-            body, X_bE = -1, cast(X_FE, model.dtype)
-            if frame is not None:
-                body, X_bF, _ = find_frame(model, kinematics, frame)
-                X_bE = compose(X_bF, X_bE)
-            ends.append((body, X_bE, pose_in_world(model, kinematics, body, X_bE)))
-        return ends
+    def _ends(self, model: Model, q) -> tuple[Places, Places]:
+        """`both_ends` of this constraint, without the axis of the constraints."""
+        ends = both_ends(model, forward_kinematics(model, q), [self])
+        return jax.tree.map(lambda x: x[0], ends)
 
 
 def point(
@@ -284,17 +270,13 @@ def error_functions(
 
 def _moving_ends(model: Model, motion: BodyMotion, ends: Places) -> _End:
     """The frames A, or the frames B, of n constraints with their motions, stacked."""
-    bodies, X_BF, X = ends
     kinematics = motion.kinematics
     J = place_jacobians(model, kinematics, ends)
-    V, A = (
-        inverse_transform_motion(X_BF, rows_or_world(x, bodies, jnp.zeros(6, x.dtype)))
-        for x in (motion.V, motion.A)
-    )
+    V, A = (place_motions(ends, x) for x in (motion.V, motion.A))
     p_RB = root_centred(kinematics).p
-    moves = model.topology.movers(bodies)
-    J_terms = _jacobian_terms(model, kinematics.q, moves, X.X_RF.p, p_RB)
-    return _End(X, J, V, A, lax.stop_gradient(J_terms))
+    moves = model.topology.movers(ends.bodies)
+    J_terms = _jacobian_terms(model, kinematics.q, moves, ends.X.X_RF.p, p_RB)
+    return _End(ends.X, J, V, A, lax.stop_gradient(J_terms))
 
 
 def _jacobian_terms(

@@ -12,7 +12,6 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .._math.rows import rows_or_world
 from ..algorithms.centroidal import centroidal_momentum_matrix
 from ..algorithms.kinematics import (
     Kinematics,
@@ -26,7 +25,7 @@ from ..algorithms.kinematics import (
     root_positions,
 )
 from ..algorithms.mass import center_of_mass_frame
-from ..algorithms.places import find_places
+from ..algorithms.places import find_places, place_motions
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.names import described
@@ -36,7 +35,6 @@ from ..spatial import (
     cross_motion,
     from_linear,
     inverse_rotate,
-    inverse_transform_motion,
     transform_force,
     transform_inertia,
     transform_motion,
@@ -260,9 +258,5 @@ class State(eqx.Module):
 def _frame_motions(model: Model, kinematics: Kinematics, v: Array, a: Array):
     """`placement`, `V` and `A` of a `State`."""
     frames = find_places(model, kinematics, [*range(len(model.frame_names)), None])
-    no_motion = jnp.zeros(6, model.dtype)
-    V, A = (
-        inverse_transform_motion(frames.X_BF, rows_or_world(x, frames.bodies, no_motion))
-        for x in motions(model, kinematics, v, a)
-    )
+    V, A = (place_motions(frames, x) for x in motions(model, kinematics, v, a))
     return frames.X, V, A

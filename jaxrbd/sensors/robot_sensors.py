@@ -34,7 +34,7 @@ from ..algorithms.kinematics import (
     motions,
 )
 from ..algorithms.mass import kinetic_energy, potential_energy
-from ..algorithms.places import Places, bodies_of, places_from_first_root
+from ..algorithms.places import Places, bodies_of, place_motions, places_from_first_root
 from ..errors import ArgumentError, listed
 from ..model import Model, arguments
 from ..model.joint_indices import ball_indices
@@ -52,7 +52,6 @@ from ..spatial import (
     inverse_compose,
     inverse_rotate,
     inverse_transform_force,
-    inverse_transform_motion,
     rotate,
     transform_force,
     transform_inertia,
@@ -287,12 +286,8 @@ class _State:
     def motions_at(self, places: Places) -> tuple[Array, Array]:
         """The velocities and the accelerations minus gravity of n places, (n, 6), in their axes."""
         V, A = self.motions
-        zero = jnp.zeros(6, self.model.dtype)
         upwards = from_linear(-self.model.gravity)
-        return tuple(
-            inverse_transform_motion(places.X_BF, rows_or_world(x, places.bodies, world))
-            for x, world in ((V, zero), (A, upwards))
-        )  # pyright: ignore[reportReturnType]
+        return place_motions(places, V), place_motions(places, A, upwards)
 
     @functools.cached_property
     def actuator_states(self):

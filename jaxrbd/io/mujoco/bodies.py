@@ -11,9 +11,8 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from ..._math.rows import rows_or_world
 from ...algorithms.kinematics import Kinematics, forward_kinematics
-from ...algorithms.places import Places, find_places, wrenches_at_points
+from ...algorithms.places import Places, find_places, place_motions, wrenches_at_points
 from ...contact import ContactStep, Scene
 from ...contact.contacts import find_contacts, opposed
 from ...contact.convex import require_step_of
@@ -23,7 +22,6 @@ from ...model.joint_space import relative_velocities
 from ...spatial import (
     Pose,
     inertia_center_of_mass,
-    inverse_transform_motion,
     inverse_transform_point,
     swap_halves,
     transform_inertia,
@@ -68,8 +66,7 @@ class MujocoBodies(eqx.Module):
         places, X_CF = self._poses(model, kinematics)
         rates = relative_velocities(model, kinematics.q, arguments.velocity(model, v))
         V_B = propagate(model.topology, kinematics.X_PB, rates)
-        V_B = rows_or_world(V_B, places.bodies, jnp.zeros(6, model.dtype))
-        return swap_halves(transform_motion(X_CF, inverse_transform_motion(places.X_BF, V_B)))
+        return swap_halves(transform_motion(X_CF, place_motions(places, V_B)))
 
     def cfrc_ext(
         self,
