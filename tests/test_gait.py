@@ -322,6 +322,7 @@ def test_the_gait_is_a_setting_and_no_constant_center_is_stated(walk, params):
     found = still.default_params()
     assert found.postures is None
     assert walk.interface(params).center is None
+    assert still.interface(found).gait is None
     np.testing.assert_array_equal(still.interface(found).center, found.home[7:])
     at = still.center(found, jnp.zeros(()), jnp.ones(3))
     np.testing.assert_array_equal(at, found.home[7:])

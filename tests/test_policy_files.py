@@ -15,14 +15,15 @@ from jaxrbd import cli, envs, learning
 from jaxrbd.actuators import PD
 from jaxrbd.cli import export_command
 from jaxrbd.errors import ArgumentError
-from jaxrbd.learning import apg, networks, policy_file, ppo, shac
+from jaxrbd.learning import networks, policy_file
 from support import nightly
 from support.point import Point, PointWithSecrets
+from support.random_policies import HIDDEN, session, trained
 
 onnx = pytest.importorskip("onnx")
-onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxruntime")
 
-SIZE, COUNT, HIDDEN = 5, 2, (7, 6)
+SIZE, COUNT = 5, 2
 ALGORITHMS = {
     "shac": learning.Shac(hidden=HIDDEN),
     "apg": learning.Apg(hidden=HIDDEN),
@@ -32,41 +33,6 @@ ALGORITHMS = {
     ),
     "of an entry": learning.Ppo(hidden=HIDDEN, policy_observation="state"),
 }
-STATES = {"Shac": shac.ShacState, "Apg": apg.ApgState, "Ppo": ppo.PpoState}
-
-
-def trained(algorithm, env, size, count, dtype=jnp.float64):
-    """A training with random weights and statistics, without a program."""
-    training = object.__new__(learning.Training)
-    training.algorithm, training.env, training.task = algorithm, env, "a task"
-    training.params, training.params_axes = env.default_params(), None
-    training.records = [learning.Record(1, 8, {}), learning.Record(2, 16, {})]
-    keys = jax.random.split(jax.random.key(3), 4)
-
-    def seen(size):
-        mean = 2 * jax.random.normal(keys[0], (size,), dtype)
-        variance = 0.1 + 3 * jax.random.uniform(keys[1], (size,), dtype)
-        return networks.Statistics(jnp.ones((), dtype), mean, variance)
-
-    def network(key, *sizes):
-        def layer(m, n, key):
-            weight = jax.random.normal(key, (m, n), dtype) / np.sqrt(m).astype(dtype)
-            return networks.Layer(weight, jax.random.normal(key, (n,), dtype))
-
-        keys = jax.random.split(key, len(sizes) - 1)
-        return tuple(map(layer, sizes, sizes[1:], keys))
-
-    kind = STATES[type(algorithm).__name__]
-    parts = dict.fromkeys(kind._fields)
-    policy = networks.Policy(network(keys[2], size, *HIDDEN, count), jnp.ones(count, dtype))
-    statistics = seen(size)
-    if algorithm.policy_observation is not None:
-        statistics = {"state": seen(size), "privileged_state": seen(2 * size)}
-    parts |= {"policy": policy, "statistics": statistics}
-    if "critic" in kind._fields:
-        parts["critic"] = network(keys[3], size, *HIDDEN, 1)
-    training.state = kind(**parts)
-    return training
 
 
 def observations(training, n=40):
@@ -80,10 +46,6 @@ def observations(training, n=40):
     x = jax.tree.map(draw, statistics, is_leaf=lambda x: isinstance(x, networks.Statistics))
     name = training.algorithm.policy_observation
     return x, np.asarray(x if name is None else x[name])
-
-
-def session(path):
-    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
 
 
 # -------------------------------------------------------------------------------- the policy
@@ -316,6 +278,7 @@ def test_the_description_of_a_hopper():
                 {"name": "vertical_velocity", "size": 1},
                 {"name": "leg_velocity", "size": 1},
             ],
+            "history": None,
         },
         "action": {
             "size": 1,
@@ -323,6 +286,7 @@ def test_the_description_of_a_hopper():
             "command": "target position in m of PD control",
             "center": [0.0],
             "scale": [0.1],
+            "gait": None,
         },
         "stiffness": [4000.0],
         "damping": [60.0],
@@ -335,13 +299,19 @@ def test_an_environment_that_states_nothing():
     """The description has the sizes of the policy, and the entry that it gets."""
     training = trained(ALGORITHMS["of an entry"], PointWithSecrets(), 1, 1)
     found = learning.policy_description(training)
-    assert found["observation"] == {"size": 1, "entry": "state", "parts": None}
+    assert found["observation"] == {
+        "size": 1,
+        "entry": "state",
+        "parts": None,
+        "history": None,
+    }
     assert found["action"] == {
         "size": 1,
         "actuators": None,
         "command": None,
         "center": None,
         "scale": None,
+        "gait": None,
     }
     assert (found["stiffness"], found["pose"], found["control_rate"]) == (None, None, 10.0)
 

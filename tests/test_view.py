@@ -1760,7 +1760,7 @@ def test_a_page_is_served_at_a_free_port_or_refused():
     for port in (70000, -1, "a", 8080.5, True):
         with pytest.raises(rbd.ArgumentError, match=r"port is .*, expected an integer from 0"):
             view.serve(pendulum, port=port)
-    for host in ("nohost.invalid", 3, None, "", b"localhost"):
+    for host in ("nohost.invalid", "192.0.2.1", 3, None, "", b"localhost"):
         with pytest.raises(rbd.ArgumentError, match="host is"):
             view.serve(pendulum, host=host)
     with socket.socket() as taken:

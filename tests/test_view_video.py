@@ -160,6 +160,7 @@ def test_a_video_that_fails_leaves_the_file(tmp_path, monkeypatch):
         ("a.avi", {}, r"path is '.*a\.avi', expected a name that ends in \.gif or \.mp4"),
         ("none/a.gif", {}, r"path is '.*a\.gif', and its folder does not exist"),
         ("a.gif", {"dt": 0.0}, "dt is 0.0, expected a positive time"),
+        ("a.gif", {"dt": 1e300}, "dt is 1e\\+300: the video has more than 1000000 pictures"),
         ("a.gif", {"rate": 51}, "rate is 51.0, expected from 0.01 to 50 pictures"),
         ("a.gif", {"rate": 1e-310}, "rate is 1e-310, expected from 0.01 to 50 pictures"),
         ("a.mp4", {"rate": 241}, "rate is 241.0, expected from 0.01 to 240 pictures"),

@@ -159,13 +159,16 @@ def in_mujoco(robot, qpos, qvel, control, steps: int):
 
 
 def train(training, folder: pathlib.Path) -> None:
-    """Run a training, store its checkpoint and records in the folder, and print steps and times."""
+    """Run a training, store its checkpoint, records and curve, and print steps and times."""
+    from jaxrbd.cli.curve_plot import plot_curves
+
     folder.mkdir(parents=True, exist_ok=True)
     start, start_cpu = time.perf_counter(), time.process_time()
     for _ in training.run(folder / "checkpoint"):
         pass
     seconds, cpu = time.perf_counter() - start, time.process_time() - start_cpu
     (folder / "records.json").write_text(json.dumps(training.records))
+    plot_curves(folder / "learning_curve.png", folder.name, [training.records])
     print(f"{training.records[-1].steps} steps, {seconds:.0f} s, CPU {cpu:.0f} s\n")
 
 

@@ -10,7 +10,7 @@ are processor times. `--all` has all tasks.
 
 - jaxrbd: `envs.gymnasium_task`.
 - Gymnasium: `SyncVectorEnv` of `gymnasium.make`, whose environments run one after another in double
-  precision, so it is timed for the smallest batch only, for `--seconds`.
+  precision, for `--seconds`.
 - "brax" and "mjx": the tasks of Brax with the same names, `brax.envs.create` with the backends
   "generalized" and "mjx".
 
@@ -150,13 +150,12 @@ def main() -> None:
     for name in envs.GYMNASIUM_TASKS if given.all else given.tasks:
         rates: dict[tuple[str, int], float] = {}
         for library in given.libraries:
-            timed = given.batches if library != "gymnasium" else [min(given.batches)]
-            for size in timed:
+            for size in given.batches:
                 rates[library, size], compilation = rate(library, name, size, given.seconds)
-            size = max(size for size in timed if (first, size) in rates)
+            size = max(given.batches)
             ratio = f"{rates[first, size] / rates[library, size]:.2g}"
-            found = [rates.get((library, size)) for size in given.batches]
-            texts = ["" if x is None else f"{float(f'{x:.3g}'):,.0f}" for x in found]
+            found = [rates[library, size] for size in given.batches]
+            texts = [f"{float(f'{x:.3g}'):,.0f}" for x in found]
             common.row(name, library, *texts, ratio, compilation)
 
 

@@ -17,7 +17,8 @@ def add_parser(commands) -> None:
         help="write the policy of a checkpoint as an ONNX file",
         description=(
             "Write the policy of a checkpoint, without noise, as an ONNX file, which contains the "
-            "normalisation of the observation. A JSON file beside it, NAME.json, describes the "
+            "normalisation of the observation and, if the task states them, the center and the "
+            "scale of the commands. A JSON file beside it, NAME.json, describes the "
             "observation, the actuators, the commands, the gains and the control rate."
         ),
         epilog="example: jaxrbd export trained/checkpoint.jaxrbd policy.onnx",

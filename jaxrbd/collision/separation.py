@@ -60,7 +60,7 @@ from .hulls import first_corners, nearer_points, with_triangles
 from .nearest import CorePair, closest, inverse, linearization
 
 # The pairs of a batch are computed in blocks (`repeat_in_blocks`). In each visit of a block, the
-# search for the nearest points makes this number of iterations.
+# search for the nearest points makes this number of iterations, for hulls twice as many.
 _FEW = 5
 # The largest number of visits for one direction, and of rounds after a first direction.
 _VISITS, _ROUNDS = 12, 30

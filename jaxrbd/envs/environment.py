@@ -98,7 +98,10 @@ class Interface(NamedTuple):
     - `center`, `scale` (n,): the command is `center + scale * action`;
     - `stiffness`, `damping`, `effort` (n,): the gains and the largest force of the PD control that
       the actuators apply, as in `actuators.PD`;
-    - `pose`: the coordinates of each joint in the default pose, in the order of q.
+    - `pose`: the coordinates of each joint in the default pose, in the order of q;
+    - `gait`: if the center follows a gait, what it depends on besides the command and the clock in
+      the observation: the fields of `GaitPostures`, `period` () in s, `height` () of the steps in
+      m, and `home` (n,), the positions of joints outside of the legs. `center` is then None.
     """
 
     observation: Parts | dict[str, Parts] | None = None
@@ -110,6 +113,7 @@ class Interface(NamedTuple):
     damping: Parameter | None = None
     effort: Parameter | None = None
     pose: Mapping[str, Parameter] | None = None
+    gait: Mapping[str, Parameter] | None = None
 
 
 class Env(abc.ABC):

@@ -388,6 +388,7 @@ class LeggedEnv(Env):
             damping=control.damping[6:],
             effort=control.effort[6:],
             pose=pose_by_joint(model, home),
+            gait=_gait_by_name(params),
         )
 
     def terms(self, params, before, action, after):
@@ -403,6 +404,14 @@ class LeggedEnv(Env):
         height = physics.q[2] - ground.elevation(physics.q[:2])
         down = -projected_gravity(params.model, physics.q, self.base)[2]
         return (height < params.low) | (down < jnp.cos(params.tilt))
+
+
+def _gait_by_name(params: LeggedParams) -> dict[str, Any] | None:
+    """What the joint positions of a gait depend on, as in `Interface.gait`; None without one."""
+    if params.postures is None:
+        return None
+    gait = {"period": params.gait[0], "height": params.gait[1], "home": params.home[7:]}
+    return {**gait, **params.postures._asdict()}
 
 
 def _pushes_are_valid(pushes: Any) -> Any:

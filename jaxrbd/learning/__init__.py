@@ -12,6 +12,7 @@ from .checkpoint import load_checkpoint, read_description, save_checkpoint
 from .event_files import tensorboard_writer
 from .imitation import Imitation, ImitationState
 from .mirror import Symmetric, SymmetricNetwork
+from .plain_controller import Commands, controller_arrays, numpy_controller
 from .plain_policy import numpy_policy, policy_arrays
 from .policy_file import export_policy, policy_description
 from .ppo import Ppo, PpoState
@@ -48,7 +49,10 @@ __all__ = [
     "load_training",
     "task_names",
     # policies without JAX
+    "Commands",
+    "controller_arrays",
     "export_policy",
+    "numpy_controller",
     "numpy_policy",
     "policy_arrays",
     "policy_description",

@@ -75,15 +75,7 @@ def numpy_policy(arrays: Mapping[str, np.ndarray]) -> Callable[[ArrayLike], np.n
         return z
 
     def actions(observation: ArrayLike) -> np.ndarray:
-        m = len(arrays["mean"])
-        try:
-            x = np.asarray(observation)
-        except ValueError:  # lists of different lengths
-            x = np.empty(0, object)
-        if x.dtype.kind not in "fiu":
-            raise ArgumentError(f"observation is {observation!r}, expected an array of floats")
-        if x.shape[-1:] != (m,):
-            raise ArgumentError(f"observation has shape {x.shape}, expected (..., {m})")
+        x = checked_floats(observation, "observation", len(arrays["mean"]))
         found = np.tanh(network("", x))
         if "mirror_action" not in arrays:
             return found
@@ -93,6 +85,19 @@ def numpy_policy(arrays: Mapping[str, np.ndarray]) -> Callable[[ArrayLike], np.n
         return np.where(better, found, mirrored)
 
     return actions
+
+
+def checked_floats(x: ArrayLike, name: str, size: int) -> np.ndarray:
+    """An argument as an array of NumPy. Raises ArgumentError unless it has floats (..., size)."""
+    try:
+        found = np.asarray(x)
+    except ValueError:  # lists of different lengths
+        found = np.empty(0, object)
+    if found.dtype.kind not in "fiu":
+        raise ArgumentError(f"{name} is {x!r}, expected an array of floats")
+    if found.shape[-1:] != (size,):
+        raise ArgumentError(f"{name} has shape {found.shape}, expected (..., {size})")
+    return found
 
 
 def layer_count(arrays: Mapping[str, np.ndarray], prefix: str) -> int:

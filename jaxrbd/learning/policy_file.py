@@ -12,42 +12,83 @@ from typing import Any
 import numpy as np
 
 from .. import __version__
-from ..envs import Env
-from ..envs.environment import Interface, checked_params, name_and_settings
+from ..envs.environment import name_and_settings
 from ..errors import ArgumentError, installation
 from ..io._sealed import file_path, replace_file
 from ..model import arguments
-from .networks import entry, policy_layers
-from .plain_policy import layer_count, policy_arrays
-from .training import Training, without_resets
+from .onnx_gait import add_gait_center
+from .plain_controller import controller_arrays, history_length, stated
+from .plain_policy import layer_count
+from .training import Training
 
 # Versions of the operators and of the file format of the year 2020, which have all operators of the
 # graph, so that old programs can read the file.
 _OPERATORS, _FORMAT = 13, 7
 
 
-def export_policy(training: Training, path: str | os.PathLike[str], params: Any = None) -> None:
+# Entries of the description that the ONNX file states too, each as a text of JSON.
+_METADATA = (
+    "task",
+    "environment",
+    "algorithm",
+    "updates",
+    "time_step",
+    "control_rate",
+    "observation",
+    "action",
+    "stiffness",
+    "damping",
+    "effort",
+    "pose",
+)
+_UNITS = "SI units: m, rad, s, m/s, rad/s, N, N m"
+
+
+def export_policy(
+    training: Training,
+    path: str | os.PathLike[str],
+    params: Any = None,
+    history: bool = False,
+) -> None:
     """Write the policy without noise as an ONNX file, and a description in a JSON file beside it.
 
     - `path`: the ONNX file, a name that ends in ".onnx". The name of the JSON file ends in ".json".
       Existing files are replaced;
-    - `params`: the parameters that the description states (default: those of the training).
+    - `params`: the parameters that the description states (default: those of the training);
+    - `history`: whether the graph keeps the history of the observations, for an environment that is
+      a `History`.
 
     The graph has the input `observation` (batch, m) and the output `action` (batch, k), in float32.
     The input is the observation of the environment, because the graph contains the normalisation.
-    If observations are dicts, the input is their entry `policy_observation`. `policy_description`
-    lists the content of the JSON file. The bytes of both files depend only on the training, on
-    `params` and on the version of jaxrbd.
+    If observations are dicts, the input is their entry `policy_observation`. If the environment
+    states the center and the scale of the commands, or the gait that the center follows, the graph
+    has a second output, `targets` (batch, k): the commands of the actuators, in their order.
+
+    With `history`, the inputs are `newest` (batch, m / length), the newest observation, and
+    `history` (batch, m). Another output, `next_history` (batch, m), is the history for the next
+    step. For the first step, repeat the newest observation `length` times in `history`.
+
+    The metadata of the file has the entries of the description except the gait, each as a text of
+    JSON, and the entry `units`. `policy_description` lists the content of the JSON file. The bytes
+    of both files depend only on the training, on `params` and on the version of jaxrbd.
 
     Raises ArgumentError for another ending, a folder that does not exist, a folder in place of a
-    file, without the package onnx (`pip install onnx`), and as `policy_description`; OSError if a
-    file cannot be written.
+    file, without the package onnx (`pip install onnx`), for `history` without a `History` of the
+    observation that the policy gets, and as `policy_description`; OSError if a file cannot be
+    written.
     """
     json_path = checked_paths(path)[1]
-    graph = _onnx_bytes(policy_arrays(training))
-    description = json.dumps(policy_description(training, params), indent=2, allow_nan=False)
+    arguments.require_flag(history, "history")
+    arrays, description = controller_arrays(training, params), policy_description(training, params)
+    if history and "history_length" not in arrays:
+        raise ArgumentError(
+            "history is True, expected False, because the environment is no History of the "
+            "observation that the policy gets"
+        )
+    graph = _onnx_bytes(arrays, description, history)
+    text = json.dumps(description, indent=2, allow_nan=False)
     replace_file(path, graph)
-    replace_file(json_path, description.encode("ascii") + b"\n")
+    replace_file(json_path, text.encode("ascii") + b"\n")
 
 
 def policy_description(training: Training, params: Any = None) -> dict[str, Any]:
@@ -59,10 +100,12 @@ def policy_description(training: Training, params: Any = None) -> dict[str, Any]
     - `task`, `algorithm`, `updates`: the training; `environment`: the name of its class, and its
       `settings` as in `Env.settings`;
     - `time_step` in s: the time between two actions; `control_rate` in Hz: its inverse;
-    - `observation`: its `size`, the `entry` of an observation that is a dict, and its `parts`, each
-      with `name` and `size`, in their order;
+    - `observation`: its `size`, the `entry` of an observation that is a dict, its `parts`, each
+      with `name` and `size`, in their order, and the `history`: the number of observations in an
+      observation of a `History`;
     - `action`: its `size`; the `actuators` in its order; and the `command` of the actuators, whose
-      value is `center + scale * action`;
+      value is `center + scale * action`. If the center follows a gait, it is None, and `gait` has
+      the values of `Interface.gait` by name;
     - `stiffness` (kp), `damping` (kd), `effort`: the gains and the largest forces of the PD
       control, in the order of the actuators;
     - `pose`: the default pose, a list of coordinates per joint, in the order of q.
@@ -70,18 +113,7 @@ def policy_description(training: Training, params: Any = None) -> dict[str, Any]
     Raises ArgumentError if the training has `params_axes` and there are no `params`, if the sizes
     that the environment states differ from the sizes of the policy, and as `policy_arrays`.
     """
-    arguments.require_type(training, "training", Training)
-    env = without_resets(training.env)
-    if params is None and training.params_axes is not None:
-        raise ArgumentError(
-            "params is missing, expected the parameters of one robot, because the training has "
-            "params_axes"
-        )
-    found = env.interface(training.params if params is None else checked_params(env, params))
-    name, policy = training.algorithm.policy_observation, training.state.policy
-    size, count = policy_layers(policy)[0].weight.shape[0], policy.log_std.shape[0]
-    parts = None if found.observation is None else entry(name, found.observation)
-    _check_sizes(env, found, parts, size, count)
+    env, found, parts, size, count = stated(training, params)
     return {
         "task": training.task,
         "environment": name_and_settings(env),
@@ -91,8 +123,9 @@ def policy_description(training: Training, params: Any = None) -> dict[str, Any]
         "control_rate": 1 / env.time_step,
         "observation": {
             "size": size,
-            "entry": name,
+            "entry": training.algorithm.policy_observation,
             "parts": parts and [{"name": part, "size": n} for part, n in parts],
+            "history": history_length(training),
         },
         "action": {
             "size": count,
@@ -100,6 +133,7 @@ def policy_description(training: Training, params: Any = None) -> dict[str, Any]
             "command": found.command,
             "center": _numbers(found.center),
             "scale": _numbers(found.scale),
+            "gait": found.gait and {name: _nested(x) for name, x in found.gait.items()},
         },
         "stiffness": _numbers(found.stiffness),
         "damping": _numbers(found.damping),
@@ -133,16 +167,25 @@ def _onnx() -> Any:
     return onnx
 
 
-def _onnx_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """The ONNX file of a policy with the arrays of `policy_arrays`."""
+def _onnx_bytes(
+    arrays: Mapping[str, np.ndarray], description: Mapping[str, Any], history: bool
+) -> bytes:
+    """The ONNX file of a policy with the arrays of `controller_arrays`; see `export_policy`."""
     onnx = _onnx()
     helper, kind = onnx.helper, onnx.TensorProto.FLOAT
-    nodes = []
+    nodes: list[Any] = []
+    constants: list[Any] = []
 
-    def add(operator: str, *inputs: str, output: str | None = None) -> str:
+    def add(operator: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
         output = output or f"{operator}_{len(nodes)}"
-        nodes.append(helper.make_node(operator, inputs, [output], name=output))
+        nodes.append(helper.make_node(operator, inputs, [output], name=output, **attributes))
         return output
+
+    def constant(value: Any, name: str | None = None) -> str:
+        x, name = np.asarray(value), name or f"constant_{len(constants)}"
+        x = x.astype(np.float32 if x.dtype.kind == "f" else x.dtype)
+        constants.append(onnx.numpy_helper.from_array(x, name))
+        return name
 
     def normalised(x: str) -> str:
         return add("Div", add("Sub", x, "mean"), "scale")
@@ -153,22 +196,39 @@ def _onnx_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
             x = add("Gemm", x, f"{prefix}weight_{i}", f"{prefix}bias_{i}")
         return x
 
-    x = normalised("observation")
+    for name, value in arrays.items():
+        if not name.startswith(("gait_", "history_")):
+            constant(value, name)
+    size, count = len(arrays["mean"]), len(arrays[f"bias_{layer_count(arrays, '') - 1}"])
+    given = {"observation": size}
+    observed, outputs = "observation", {"action": count}
+    if history:
+        newest = size // int(arrays["history_length"])
+        given = {"newest": newest, "history": size}
+        first, last, axis = constant([0]), constant([size - newest]), constant([1])
+        past = add("Slice", "history", first, last, axis)
+        observed = add("Concat", "newest", past, output="next_history", axis=1)
+    x = normalised(observed)
     if "mirror_action" in arrays:
-        image = normalised(add("Mul", "observation", "mirror_observation"))
+        image = normalised(add("Mul", observed, "mirror_observation"))
         mirrored = add("Mul", add("Tanh", network("", image)), "mirror_action")
         better = add("GreaterOrEqual", network("critic_", x), network("critic_", image))
         add("Where", better, add("Tanh", network("", x)), mirrored, output="action")
     else:
         add("Tanh", network("", x), output="action")
-    size, count = len(arrays["mean"]), len(arrays[f"bias_{layer_count(arrays, '') - 1}"])
-    graph = helper.make_graph(
-        nodes,
-        "policy",
-        [helper.make_tensor_value_info("observation", kind, ["batch", size])],
-        [helper.make_tensor_value_info("action", kind, ["batch", count])],
-        [onnx.numpy_helper.from_array(x.astype(np.float32), name) for name, x in arrays.items()],
-    )
+    if "action_scale" in arrays:
+        center = "action_center"
+        if center not in arrays:
+            center = add_gait_center(add, constant, arrays, observed)
+        add("Add", add("Mul", "action", "action_scale"), center, output="targets")
+        outputs["targets"] = count
+    if history:
+        outputs["next_history"] = size
+
+    def values(sizes: Mapping[str, int]) -> list[Any]:
+        return [helper.make_tensor_value_info(x, kind, ["batch", n]) for x, n in sizes.items()]
+
+    graph = helper.make_graph(nodes, "policy", values(given), values(outputs), constants)
     model = helper.make_model(
         graph,
         producer_name="jaxrbd",
@@ -176,23 +236,11 @@ def _onnx_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
         ir_version=_FORMAT,
         opset_imports=[helper.make_opsetid("", _OPERATORS)],
     )
+    action = {name: x for name, x in description["action"].items() if name != "gait"}
+    stated_values = {**description, "action": action}
+    texts = {name: json.dumps(stated_values[name], allow_nan=False) for name in _METADATA}
+    helper.set_model_props(model, {**texts, "units": _UNITS})
     return model.SerializeToString(deterministic=True)
-
-
-def _check_sizes(env: Env, found: Interface, parts: Any, size: int, count: int) -> None:
-    """Raise ArgumentError if an environment states other sizes than those of its policy."""
-    stated: dict[str, tuple[Any, Any]] = {}
-    if parts is not None:
-        stated["observation"] = sum(n for _, n in parts), size
-    for name in ("actuators", "center", "scale", "stiffness", "damping", "effort"):
-        if (x := getattr(found, name)) is not None:
-            stated[name] = np.shape(x), (count,)
-    for name, (given, expected) in stated.items():
-        if given != expected:
-            raise ArgumentError(
-                f"{name} of the interface of {type(env).__name__} has the size {given}, expected "
-                f"{expected}"
-            )
 
 
 def _numbers(x: Any) -> list[float | None] | None:
@@ -201,3 +249,9 @@ def _numbers(x: Any) -> list[float | None] | None:
         return None
     numbers = [float(str(number)) for number in np.ravel(np.asarray(x))]
     return [number if math.isfinite(number) else None for number in numbers]
+
+
+def _nested(x: Any) -> Any:
+    """An array as nested lists of the shortest decimals that round to its entries."""
+    x = np.asarray(x)
+    return [_nested(row) for row in x] if x.ndim else float(str(x))

@@ -27,6 +27,7 @@ from .blocks import block_size, block_update
 from .checkpoint import load_checkpoint, load_fields, read_description, save_checkpoint
 from .imitation import Imitation
 from .ppo import Ppo
+from .schedules import Schedule, scheduled, with_types
 from .shac import Shac
 
 # Settings in which a continued training may differ: its length, and the ends of its schedules.
@@ -98,10 +99,17 @@ class Training:
     - `block`: the number of environments that a device simulates at a time (default: all of its
       environments). With a block, the results on CPUs are the same, bit for bit, for every number
       of devices, also without a mesh; the page "Many devices" states the conditions. The number of
-      environments must be a multiple of `block` times the number of devices.
+      environments must be a multiple of `block` times the number of devices;
+    - `schedule`: a function from the parameters and the progress, the share of the updates that are
+      complete, to the parameters of the next update (default: they do not change). The result has
+      the structure and the shapes of the parameters, so nothing is compiled again. Parameters that
+      only a reset uses, such as ranges of commands, act from the next episodes on. Evaluations have
+      the parameters of the progress 1. A checkpoint does not state the schedule.
 
-    `state` is the state of the algorithm, and `records` has one `Record` per update up to now;
-    both change while `run` is iterated. `block` is the number of environments per block, and None
+    `params` are the parameters of the next update. Without a schedule, they may be replaced between
+    two records; other values of the same shapes need no compilation. `state` is the state of the
+    algorithm, and `records` has one `Record` per update up to now; both change while `run` is
+    iterated. `block` is the number of environments per block, and None
     without a mesh and a block. `started_from` describes the checkpoint of `start_from`, and is None
     without it.
     """
@@ -116,6 +124,7 @@ class Training:
         task: str = "",
         mesh: Mesh | None = None,
         block: int | None = None,
+        schedule: Schedule | None = None,
     ):
         if not isinstance(algorithm, Algorithm):
             expected = "a Shac, an Apg, a Ppo or an Imitation"
@@ -128,6 +137,11 @@ class Training:
         key = arguments.random_key(seed)
         self.algorithm, self.env, self.seed, self.task = algorithm, env, int(seed), task
         self.params = env.default_params() if params is None else params
+        if schedule is not None and not callable(schedule):
+            raise ArgumentError(
+                f"schedule is {described(schedule)}, expected a function of parameters and progress"
+            )
+        self._schedule, self._usual_params = schedule, self.params
         self.params_axes = params_axes
         batch = vectorize(env if isinstance(env, AutoReset) else auto_reset(env), params_axes)
         self.records: list[Record] = []
@@ -139,6 +153,7 @@ class Training:
         else:
             self.block = block_size(algorithm.batch, mesh, block)
             self._update = block_update(algorithm, batch, mesh, self.block)
+        self._follow_schedule()
         self.state = self._init(self.params, key)
 
     def run(
@@ -167,10 +182,12 @@ class Training:
         evaluated_metrics = None if evaluation is None else self._evaluation(evaluation)
         while len(self.records) < self.algorithm.updates and not self.reached(evaluation):
             count = len(self.records) + 1
+            self.params = with_types(self.params, self._usual_params)
             state, metrics = self._update(self.params, self.state)
             at_end = count == self.algorithm.updates
             if evaluation and evaluated_metrics and (count % evaluation.every == 0 or at_end):
-                metrics = {**metrics, **evaluated_metrics(self.params, state)}
+                params = self._params_at(1.0)
+                metrics = {**metrics, **evaluated_metrics(params, state)}
             numbers = {name: float(x) for name, x in metrics.items()}
             for name, x in numbers.items():
                 if name != "return" and not math.isfinite(x):
@@ -183,6 +200,7 @@ class Training:
             record = Record(count, count * self.algorithm.update_steps, numbers)
             # No call between the assignments, so a signal handler that raises cannot separate them.
             self.records, self.state = [*self.records, record], state
+            self._follow_schedule()
             at_end = at_end or self.reached(evaluation)
             if path is not None and (count % every == 0 or at_end):
                 self.save(path)
@@ -234,6 +252,7 @@ class Training:
                 file=os.fspath(path),
             )
         self.state, self.records = state, records
+        self._follow_schedule()
         self.started_from = about.get("started_from")
 
     def start_from(self, path: str | os.PathLike[str]) -> None:
@@ -277,6 +296,16 @@ class Training:
     def algorithm_name(self) -> str:
         """The name of the algorithm: "shac", "apg", "ppo" or "imitation"."""
         return type(self.algorithm).__name__.lower()
+
+    def _params_at(self, progress: float) -> Any:
+        """The parameters at a progress between 0 and 1."""
+        if self._schedule is None:
+            return self.params
+        return scheduled(self._schedule, self._usual_params, progress)
+
+    def _follow_schedule(self) -> None:
+        """Set the parameters of the next update."""
+        self.params = self._params_at(len(self.records) / max(self.algorithm.updates, 1))
 
     def _evaluation(self, evaluation: Evaluations) -> Callable[[Any, Any], dict[str, Array]]:
         """The compiled function from the parameters and a state to the metrics of an evaluation.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import threading
 import time
@@ -408,16 +409,21 @@ def _free_port(host: str, port: int) -> int:
     """
     if not arguments.is_integer(port) or not 0 <= port <= 65535:
         raise ArgumentError(f"port is {port!r}, expected an integer from 0 to 65535")
+    unknown = ArgumentError(f"host is {host!r}, expected the name of this machine")
     try:
         if not isinstance(host, str) or not host:  # "" would be all addresses of this machine
             raise TypeError
         family, kind, *_ = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
     except (OSError, TypeError, UnicodeError):
-        raise ArgumentError(f"host is {host!r}, expected the name of this machine") from None
+        raise unknown from None
     for free in range(port, 65536):
-        with socket.socket(family, kind) as listener, contextlib.suppress(OSError):
-            listener.bind((host, free))
-            return listener.getsockname()[1]
+        with socket.socket(family, kind) as listener:
+            try:
+                listener.bind((host, free))
+                return listener.getsockname()[1]
+            except OSError as error:
+                if error.errno == errno.EADDRNOTAVAIL:  # the host is another machine
+                    raise unknown from None
     raise ArgumentError(f"no port of {host} from {port} to 65535 is free")
 
 
@@ -452,8 +458,9 @@ def serve(
     sliders of a joint with several dofs are coordinates of `integrate` from the neutral
     configuration. Needs viser (`pip install viser`).
 
-    Warnings and errors are as for `save_html`. Raises ArgumentError also for a host that is not
-    known, for a port that is no integer from 0 to 65535, and if no port from `port` is free.
+    Warnings and errors are as for `save_html`. Raises ArgumentError also for a host that is no
+    name of this machine, for a port that is no integer from 0 to 65535, and if no port from `port`
+    is free.
     """
     layers, dt = checked_layers(layers), check_dt(dt)
     if contact is not None:

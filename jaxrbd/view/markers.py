@@ -70,7 +70,7 @@ class Arrows(NamedTuple):
 
 
 class Path(NamedTuple):
-    """A line through `points` (n, 3) in the world, in m; see `frame_path`.
+    """A line through `points` (n, 3) in the world, in m; see `frame_path`. One point has no line.
 
     - `color`: as for `Points`;
     - `size`: the radius of the line in m; None: proportional to the size of the robot.

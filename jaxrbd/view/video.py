@@ -69,8 +69,8 @@ def save_video(
 
     Warnings and errors are as for `render`. Raises ArgumentError also for another ending of
     `path`, a folder that does not exist, an odd width or height of an MP4, a `dt` or `rate` out of
-    range, an unknown frame, or if a package is not installed, and OSError if the file cannot be
-    written.
+    range, more than a million pictures, an unknown frame, or if a package is not installed, and
+    OSError if the file cannot be written.
     """
     kind = checked_type(path)
     _, largest_rate, write = _TYPES[kind]
@@ -88,6 +88,10 @@ def save_video(
             raise ArgumentError(f"{name} is {size}, expected an even number for an MP4 video")
     scene = drawing(model, packages)
     found = motion(model, trajectory, "trajectory", ("T", "BT"))
+    if (found.q.shape[1] - 1) * dt * rate > _MOST_PICTURES:
+        raise ArgumentError(
+            f"dt is {dt}: the video has more than {_MOST_PICTURES} pictures, expected fewer"
+        )
     scene, layers = decorated(model, scene, layers, markers, ghosts)
     travel = None if follow is None else _travel(model, found, follow)
     period = round(100 / rate) / 100 if kind == ".gif" else 1 / rate
@@ -153,6 +157,7 @@ def _write_mp4(file: Path, pictures: Iterator[np.ndarray], period: float) -> Non
 
 # The time between two pictures of a GIF has 16 bits, in units of 0.01 s.
 _SMALLEST_RATE = 0.01  # pictures per second
+_MOST_PICTURES = 1_000_000
 
 
 class _Type(NamedTuple):
