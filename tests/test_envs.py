@@ -175,6 +175,14 @@ def test_wrong_actions_are_refused(action, message, key):
         POINT.step(PARAMS, state, action)
 
 
+def test_an_action_out_of_its_range_is_not_clipped(key):
+    env = envs.CartPoleSwingUp()
+    params = env.default_params()
+    start, step = env.reset(params, key), jax.jit(env.step)
+    speeds = [float(step(params, start, jnp.array([x])).physics.v[0]) for x in (0.0, 1.0, 3.0)]
+    assert speeds[2] - speeds[0] > 2.5 * (speeds[1] - speeds[0]) > 0
+
+
 @pytest.mark.parametrize("smoothing", [float("nan"), 0.0, -1e-3, "soft"])
 def test_a_smoothing_that_is_no_length_is_refused(smoothing, key):
     env = envs.Hopper(smoothing=smoothing)

@@ -855,7 +855,7 @@ def test_checkpoints_that_state_no_environment_still_load(tmp_path):
     training.save(tmp_path / "file")
 
     def remove(about):
-        del about["environment"], about["block"]
+        del about["environment"], about["block"], about["robot"]
 
     with_description(tmp_path / "file", 2, remove)
     assert set(learning.read_description(tmp_path / "file")) == {
@@ -1289,6 +1289,16 @@ def test_a_training_is_not_resumed_in_another_environment(
     assert train(tmp_path, "--resume") == 1
     shown = capsys.readouterr().err
     assert "its environment setting episode_steps is 5, expected 4\n" in shown
+
+
+def test_a_training_is_not_resumed_with_another_robot(short_training, tmp_path, capsys):
+    def rename(about):
+        about["robot"]["joints"] = ["knee"]
+
+    with_description(tmp_path / "checkpoint.jaxrbd", checkpoint.VERSION, rename)
+    assert train(tmp_path, "--resume") == 1
+    joint = PARAMS.model.joint_names[0]
+    assert f"its joint 0 is 'knee', expected {joint!r}\n" in capsys.readouterr().err
 
 
 @pytest.mark.slow

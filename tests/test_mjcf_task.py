@@ -123,6 +123,20 @@ def test_sizes_and_the_start(env, params, start):
     close(narrow.default_params().control_center, [0.02, 0.5, 0.5])
 
 
+def test_controls_stay_within_the_ranges_of_the_file(params, start, advance):
+    """The hip has a range of the argument `control_range` only, which does not clip."""
+
+    def moved(*action):
+        return advance(params, start, jnp.array(action)).physics
+
+    one, seven = moved(1.0, 1.0, 0.0), moved(7.0, 7.0, 0.0)
+    np.testing.assert_array_equal(one.q, seven.q)
+    assert one.activation[1] == seven.activation[1]
+    assert seven.action.tolist() == [7, 7, 0]  # as it was given
+    assert not np.array_equal(one.q, moved(0.5, 1.0, 0.0).q)
+    assert not np.array_equal(moved(0.0, 0.0, 1.0).q, moved(0.0, 0.0, 7.0).q)
+
+
 def test_a_step_is_the_physics_of_the_file(env, params, start, advance):
     """The same motion from the parts of the file, and the readings of its end."""
     robot = io.load_mjcf(HOPPER)

@@ -211,11 +211,48 @@ def test_an_update_of_a_training_is_finite_and_leaves_the_others(name):
         assert all(np.isfinite(x) for x in metrics.values()), kind
 
 
+# Two feet whose soles touch the ground and each other.
+BIPED = """
+<mujoco>
+  <default><joint armature="0.02" damping="0.3"/></default>
+  <worldbody>
+    <geom type="plane" size="5 5 1"/>
+    <body name="trunk" pos="0 0 0.3"><freejoint/>
+      <geom type="box" size="0.1 0.1 0.1" mass="4" contype="0" conaffinity="0"/>
+      <body pos="0 0.06 -0.1"><joint name="left" axis="1 0 0"/>
+        <geom type="box" size="0.08 0.05 0.1" pos="0 0 -0.1" mass="0.5"/></body>
+      <body pos="0 -0.06 -0.1"><joint name="right" axis="1 0 0"/>
+        <geom type="box" size="0.08 0.05 0.1" pos="0 0 -0.1" mass="0.5"/></body>
+    </body>
+  </worldbody>
+  <actuator>
+    <position joint="left" kp="40" kv="2"/><position joint="right" kp="40" kv="2"/>
+  </actuator>
+</mujoco>
+"""
+
+
+def robot_task(name):
+    """A task by name, or the two feet; the humanoid of Gymnasium has a working set of contacts."""
+    if name in ("biped", "Hopper-v5", "Humanoid-v5"):
+        pytest.importorskip("mujoco")
+    if name == "biped":
+        env = envs.MjcfWalk(BIPED)
+        assert env.default_params().scene.pairs
+        return env
+    if name.endswith("-v5"):
+        pytest.importorskip("gymnasium")
+    return learning.load_task(name)
+
+
+TASKS = ["cart-pole", "hopper", "quadruped-trot", "biped", "Hopper-v5", "Humanoid-v5"]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("task", ["cart-pole", "hopper", "quadruped-trot"])
+@pytest.mark.parametrize("task", TASKS)
 def test_robots_keep_their_bits_beside_one_with_a_nan(task):
     """An inertia, a configuration or an action; contact is solved for all robots at once."""
-    env = learning.load_task(task)
+    env = robot_task(task)
     env = dataclasses.replace(env, episode_steps=6)
     names = {"model.inertia": envs.Scale(0.9, 1.1)}
     params, axes = envs.randomise(env.default_params(), names, jax.random.key(0), SIZE)

@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import pytest
 
 import jaxrbd as rbd
+from jaxrbd import contact, envs
+from jaxrbd.envs import legged
 from support import nightly, zoo
 from support.algorithms import ALGORITHMS
 from support.zoo import close
@@ -119,3 +121,78 @@ def test_a_large_batch_in_blocks_needs_the_memory_of_a_block():
     in_blocks = found["mass_matrices"].lower(model, q).compile().memory_analysis()
     whole = jax.jit(jax.vmap(rbd.crba, (None, 0))).lower(model, q).compile().memory_analysis()
     assert in_blocks.temp_size_in_bytes < whole.temp_size_in_bytes / 20
+
+
+# -------------------------------------------------------------------------- environments
+
+BALL = """
+<mujoco>
+  <worldbody>
+    <geom type="plane" size="5 5 1"/>
+    <body pos="0 0 0.2"><joint name="lift" type="slide" axis="0 0 1"/>
+      <geom type="sphere" size="0.1" mass="1"/>
+      <body><joint name="turn" axis="0 1 0"/><geom type="box" size="0.1 0.1 0.3" mass="1"/></body>
+    </body>
+  </worldbody>
+  <actuator><motor joint="lift" ctrlrange="-1 1"/><motor joint="turn" ctrlrange="-1 1"/></actuator>
+</mujoco>
+"""
+
+
+def ball(terms=1, **settings):
+    """A task of two bodies on the ground, with a number of reward terms."""
+    pytest.importorskip("mujoco")
+
+    def height(params, before, action, after):
+        return -((after.q[0] - 0.3) ** 2)
+
+    rewards = {f"height_{i}": (1.0, height) for i in range(terms)}
+    return envs.MjcfTask(BALL, rewards, ("q", "v"), **settings)
+
+
+def lowered(function, *operands) -> str:
+    return jax.jit(function).lower(*operands).as_text()
+
+
+def step_program(env, count=3) -> str:
+    """The lowered program of a step of a batch with automatic resets."""
+    batch = envs.vectorize(envs.auto_reset(env))
+    params = env.default_params()
+    keys = jax.random.split(jax.random.key(0), count)
+    states = jax.eval_shape(batch.reset, params, keys)
+    actions = jax.ShapeDtypeStruct((count, env.action_size), params.model.dtype)
+    return lowered(batch.step, params, states, actions)
+
+
+def operations(program: str) -> int:
+    return program.count(" = stablehlo.")
+
+
+def test_the_program_of_an_environment_has_one_step_of_the_physics():
+    """For any number of steps of the physics per action, and of environments."""
+    size = operations(step_program(ball(substeps=1)))
+    assert operations(step_program(ball(substeps=12))) == size
+    assert operations(step_program(ball(substeps=12), count=64)) == size
+
+    env = ball()
+    params = env.default_params()
+    state = jax.eval_shape(env.reset, params, jax.random.key(0)).physics
+
+    def physics(q, v):
+        return contact.contact_step(params.model, params.scene, q, v, jnp.zeros(2), 0.01)
+
+    q, v = (jax.ShapeDtypeStruct((3, *x.shape), x.dtype) for x in (state.q, state.v))
+    assert size < 2 * operations(lowered(jax.vmap(physics), q, v))
+
+
+def test_a_reward_term_adds_few_operations():
+    one, nine = (operations(step_program(ball(terms=n))) for n in (1, 9))
+    assert 8 < nine - one < 8 * 30
+
+
+@pytest.mark.slow
+def test_the_program_of_a_robot_with_legs_has_one_step_of_the_physics(monkeypatch):
+    env = envs.QuadrupedTrot()
+    size = operations(step_program(env))
+    monkeypatch.setattr(legged, "SUBSTEPS", 15)
+    assert operations(step_program(env, count=64)) == size

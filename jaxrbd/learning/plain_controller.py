@@ -44,15 +44,15 @@ class Commands(NamedTuple):
 class Stated(NamedTuple):
     """What an environment states about the policy of a training.
 
-    `parts`: of the observation that the policy gets; `size`, `count`: the sizes of this observation
-    and of the action.
+    `parts`: of the observation that the policy gets; `size`, `actions`: the sizes of this
+    observation and of the action.
     """
 
     env: Env
     interface: Interface
     parts: Parts | None
     size: int
-    count: int
+    actions: int
 
 
 def controller_arrays(training: Training, params: Any = None) -> dict[str, np.ndarray]:
@@ -68,8 +68,7 @@ def controller_arrays(training: Training, params: Any = None) -> dict[str, np.nd
       clock in the observation, there are no such arrays;
     - `history_length` (): for the observations of a `History`, the number of its observations.
 
-    Raises ArgumentError as `policy_arrays`
-    and `policy_description`.
+    Raises ArgumentError as `policy_arrays` and `policy_description`.
     """
     arrays: dict[str, Any] = policy_arrays(training)
     found = stated(training, params)
@@ -108,12 +107,12 @@ def numpy_controller(arrays: Mapping[str, np.ndarray]) -> Callable[..., Commands
     def control(observation: ArrayLike, history: ArrayLike | None = None) -> Commands:
         if length is None and history is not None:
             raise ArgumentError("history is given, expected none, because the policy has none")
-        x, count = checked_floats(observation, "observation", size // (length or 1)), length or 1
-        if length is not None and history is None:
-            x = np.concatenate([x] * count, axis=-1)
-        elif length is not None:
+        x = checked_floats(observation, "observation", size // (length or 1))
+        if history is not None:
             past = checked_floats(history, "history", size)
             x = np.concatenate([x, past[..., : size - x.shape[-1]]], axis=-1)
+        elif length is not None:
+            x = np.concatenate([x] * length, axis=-1)
         action = policy(x)
         targets = None
         if "action_scale" in arrays:

@@ -63,11 +63,11 @@ def _typed(x: Any, like: Any) -> Any:
     floats = all(jnp.issubdtype(jnp.result_type(y), jnp.floating) for y in (x, like))
     if not floats or _is_weak(like) or (jnp.result_type(x) == like.dtype and not _is_weak(x)):
         return x
-    return jnp.asarray(np.asarray(x).astype(like.dtype))  # NumPy compiles nothing
+    return jax.device_put(np.asarray(x).astype(like.dtype))  # without a program
 
 
 def _is_weak(x: Any) -> bool:
-    return isinstance(x, float) or getattr(x, "weak_type", False)
+    return type(x) is float or getattr(x, "weak_type", False)
 
 
 def _first_difference(found: Any, expected: list[tuple[Any, Any]]) -> str:

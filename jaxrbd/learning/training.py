@@ -27,6 +27,7 @@ from .blocks import block_size, block_update
 from .checkpoint import load_checkpoint, load_fields, read_description, save_checkpoint
 from .imitation import Imitation
 from .ppo import Ppo
+from .robot_record import robot_differences, robot_record
 from .schedules import Schedule, scheduled, with_types
 from .shac import Shac
 
@@ -228,12 +229,14 @@ class Training:
         the later records are the same as without the interruption, bit for bit, on the same machine
         with the same versions. The file states the static settings of the environment
         (`Env.settings`), unless it is older than version 3. A setting that it does not state is
-        newer than the file, and had its default. The file does not state `params`: pass the same
-        parameters again.
+        newer than the file, and had its default. The file states the names of the joints, links and
+        actuators and the structure of the robot, unless it is older. It does not state the values
+        of `params`: pass the same parameters again.
 
         Raises SavedFileError for a file that is damaged, has more updates than this training, or
-        has another task, algorithm, seed, block, environment or setting; the message names the
-        first difference. A file that does not state its block is older, and any block continues it.
+        has another task, algorithm, seed, block, environment, setting or robot; the message names
+        the first difference. A file that does not state its block is older, and any block continues
+        it.
         """
         about = read_description(path)
         if (difference := next(self._differences(about), None)) is not None:
@@ -361,6 +364,7 @@ class Training:
         if isinstance(stated, dict):
             stated = {**default_settings(without_resets(self.env)), **stated}
         yield from _different_settings("environment ", stated, wanted["settings"])
+        yield from robot_differences(about.get("robot"), expected["robot"])
 
     def _about(self) -> dict[str, Any]:
         """The description of the training in a checkpoint, without its records."""
@@ -372,6 +376,7 @@ class Training:
             "seed": self.seed,
             "block": self.block,
             "environment": name_and_settings(env),
+            "robot": robot_record(self.params),
         }
 
 
