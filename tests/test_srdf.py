@@ -109,6 +109,19 @@ def test_a_compound_joint_has_the_values_of_its_stages():
     np.testing.assert_array_equal(found.configurations["s"], [0, 5, 0, 0])
 
 
+def test_a_stage_and_its_joint_have_the_same_value():
+    model = zoo.build(["euler", "revolute"], [-1, 0])
+    found = load_srdf(state(("j0.2", "2"), ("j0", "1 2 3"), ("j0.2", "2")), model)
+    np.testing.assert_array_equal(found.configurations["s"], [1, 2, 3, 0])
+    assert found.states[0].joints == ("j0.2", "j0")
+    for joints, words in (
+        ([("j0.2", "5"), ("j0", "1 2 3")], r"joint 'j0': .* \[5\.0\] on line 3 and \[2\.0\] here"),
+        ([("j0", "1 2 3"), ("j0.2", "5")], r"'j0\.2': .* \[2\.0\] on line 3 and \[5\.0\] here"),
+    ):
+        with pytest.raises(RobotFileError, match=words):
+            load_srdf(state(*joints), model)
+
+
 FAULTS = {
     "unknown joint": ([("elbow", "1")], 3, ["joint 'elbow'", "no moving joint", "skip_unknown"]),
     "second joint": ([("j0", "1"), ("elbow", "1")], 4, ["joint 'elbow'"]),

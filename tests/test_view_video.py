@@ -178,6 +178,18 @@ def test_bad_arguments_of_a_video(name, options, message, tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
+def test_a_long_rest_in_a_gif_is_refused(tmp_path):
+    """A GIF has 16 bits for the time of a picture, and Pillow joins equal pictures."""
+    pytest.importorskip("PIL")
+    path = tmp_path / "a.gif"
+    view.save_video(path, cart(), np.zeros((6, 2)), dt=100, rate=0.01, **SIZE)
+    assert read_gif(path)[1] == [600_000]
+    before = path.read_bytes()
+    with pytest.raises(ArgumentError, match=r"do not change for more than 655\.35 s"):
+        view.save_video(path, cart(), np.zeros((7, 2)), dt=100, rate=0.01, **SIZE)
+    assert path.read_bytes() == before
+
+
 def test_a_package_that_is_missing_is_named(tmp_path, monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda x: None if "ffmpeg" in x else find(x))

@@ -70,7 +70,7 @@ KINDS = {
 
 # The multiplier of the mimic joints.
 _RATIO = -0.7
-# The armature in kg m^2 of the joint of a massless last link, whose mass matrix would be singular.
+# The armature in kg m^2 of the joint of a massless last link. With 0, M would be singular.
 _ARMATURE = 0.2
 
 

@@ -178,8 +178,8 @@ def _height(params, before, action, after):
 
 
 def _tip_distance(params, before, action, after):
-    x, _, y = _place("tip", params, after)
-    return -(0.01 * x**2 + (y - 2) ** 2)
+    x, _, z = _place("tip", params, after)
+    return -(0.01 * x**2 + (z - 2) ** 2)
 
 
 def _joint_speeds(params, before, action, after):
@@ -253,7 +253,7 @@ def _normal_start(params: MjcfParams, key: Array) -> tuple[Array, Array]:
 
 
 def _reacher_start(params: MjcfParams, key: Array) -> tuple[Array, Array]:
-    """The target is uniform in a circle of 0.2 m, at rest."""
+    """The target is uniform in a circle of radius 0.2 m, at rest."""
     key, radius_key, angle_key = jax.random.split(key, 3)
     qpos, qvel = _uniform_qpos_and_qvel(params, key)
     radius = 0.2 * jnp.sqrt(jax.random.uniform(radius_key, (), qpos.dtype))

@@ -45,7 +45,7 @@ def differential_inverse_kinematics(
     `K d = -gain phi` of the constraints. For a `Clearance`, the distance of a pair decreases by at
     most `gain (distance - margin)`, to first order in d. A distance below the margin increases by
     at least `gain (margin - distance)`. So a robot comes to rest in front of an obstacle. A joint
-    outside its limits moves back to the limit, as fast as its velocity limit allows.
+    outside its limits moves back to the limit, as fast as its other limits allow.
 
     - `q` (nq,); `tasks`: as for `inverse_kinematics`, and a `constraints.Nonholonomic` is accepted;
     - `dt`: the time step in s, above 0;
@@ -190,7 +190,7 @@ def _bounds(
     locked: np.ndarray,
     change: ChangeLimits | None,
 ) -> tuple[Float[Array, " nv"], Float[Array, " nv"]]:
-    """The least and the largest `dt v`; the least is larger if no velocity satisfies the limits."""
+    """The bounds of `dt v`, with least > most if no velocity satisfies the limits."""
     limits = position_limits(model)
     reach = dt * model.velocity_limit
     least, most = Box(limits, locked).gaps(q)

@@ -65,7 +65,7 @@ class IkSolution(NamedTuple):
     - `q` (nq,): the configuration, within the limits of the joints;
     - `error` (): `sqrt(sum of w e^2 over all tasks + sum of phi^2 over all constraints)`, with the
       errors e and the weights w of the tasks, and the errors phi of the constraints. For each pair
-      of a `Clearance`, phi is the part of the margin that the distance lacks;
+      of a `Clearance`, phi is `max(margin - distance, 0)`;
     - `errors`: the error of each task, `TaskErrors`;
     - `converged`: whether the errors of all constraints, and of all tasks but posture tasks, are
       within the tolerance;
@@ -160,7 +160,7 @@ def search_inverse_kinematics(
       the frame with the largest error but do not move all frames, for example in one leg. All other
       joints start as in the best solution up to now. Every fourth start is random in all joints;
     - `q0` (nq,): the first start, and the positions of locked joints. The default is neutral, with
-      each limited coordinate in the middle of its limits;
+      each coordinate in the middle of its limits, if both are within +-100 rad or m;
     - `parallel`: the number of starts that run at the same time, in one batch. The search ends
       after the first batch with a converged solution. Other arguments as for `inverse_kinematics`.
 
@@ -312,6 +312,7 @@ def _best_of_starts(
     box = Box(position_limits(model), locked)
     steps = min(STEPS_OF_A_START, max_iterations)
     width = min(parallel, seeds)
+    with_preference = number_of_leading_entries(tasks) > 0
     first_state = start(model, tasks, box, first_q, tolerance)
 
     def start_of_seed(seed, best):
@@ -340,13 +341,13 @@ def _best_of_starts(
         """
         descent = start_of_seed(seed, best)
         scaled = tasks
-        if number_of_leading_entries(tasks):
+        if with_preference:
             # Every second start has no preferences: they can move it away from the targets.
             scaled = scale_preferences(tasks, jnp.asarray([1, 0], model.dtype)[seed % 2])
             descent = descent._replace(rows=rows(model, scaled, descent.q))
         descent = descend(model, scaled, box, descent, tolerance, steps)
         minimum, rank = None, _total(tasks, descent)
-        if number_of_leading_entries(tasks):
+        if with_preference:
             minimum = prioritise(model, tasks, box, descent, tolerance, max_iterations)
             preferred = jnp.sum(minimum.rows.weights * minimum.rows.error**2)
             rank = jnp.where(minimum.reached, -1 / (1 + preferred), rank)

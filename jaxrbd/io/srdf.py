@@ -27,7 +27,7 @@ class GroupState(NamedTuple):
 
     - `name`, `group`: the names of the state and of the group ("" if absent);
     - `q`: (nq,), the configuration of the model. Joints that the state does not name are neutral;
-    - `joints`: the joints that the state names, in the order of the file.
+    - `joints`: the joints with a value, without skipped ones, in the order of the file.
     """
 
     name: str
@@ -209,15 +209,15 @@ class _States:
         self.neutral = neutral_coordinates(model)
         self.states: list[GroupState] = []
         self.merged: dict[str, np.ndarray] = {}
-        # For each name of a state, the lines of the values by joint.
-        self._lines: dict[str, dict[str, int]] = {}
+        # For each name of a state, the lines of the coordinates (nq,); 0 without a value.
+        self._lines: dict[str, np.ndarray] = {}
 
     def read(self, element: Element) -> None:
         """Add one `<group_state>`."""
         name, group = _text(self.doc, element, "name"), element.get("group", "")
         q, joints = self.neutral.copy(), []
         merged = self.merged.setdefault(name, self.neutral.copy())
-        lines = self._lines.setdefault(name, {})
+        lines = self._lines.setdefault(name, np.zeros(self.model.nq, int))
         for child in self.doc.children(element, "joint"):
             joint = self.doc.name(child)
             part = None if joint is None else self._slice(child, joint)
@@ -229,18 +229,19 @@ class _States:
             if len(self.doc.faults) > faults:
                 continue
             self._normalise_quaternions(child, part, values)
-            if joint in lines and np.any(merged[part] != values):
+            given = lines[part] > 0  # a stage "j.1" and its joint "j" have common coordinates
+            if np.any(merged[part][given] != values[given]):
                 self.doc.fault(
                     child,
-                    f"state {name!r} has two values of this joint, {merged[part].tolist()} on line "
-                    f"{lines[joint]} and {values.tolist()} here",
+                    f"state {name!r} has two values of this joint, {merged[part][given].tolist()} "
+                    f"on line {lines[part].max()} and {values[given].tolist()} here",
                 )
                 continue
-            lines[joint] = child.sourceline
+            lines[part] = child.sourceline
             q[part] = merged[part] = values
             joints.append(joint)
         q = jnp.asarray(q, self.model.dtype)
-        self.states.append(GroupState(name, group, q, tuple(joints)))
+        self.states.append(GroupState(name, group, q, tuple(dict.fromkeys(joints))))
 
     def _slice(self, element: Element, joint: str) -> slice | None:
         """The slice of q with the coordinates of a joint.

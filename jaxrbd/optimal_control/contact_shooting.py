@@ -9,13 +9,13 @@ contacts are relaxed: they act at the distance s, and they are compliant:
 
 Here r is a ratio of masses: 1 by default. With a load, r is the load divided by the effective mass
 of a contact. The inverse of the effective mass is the mean of the inverse inertias of the contacts.
-So an impulse that gives the load (by default, the effective mass) the acceleration g reduces the
-distance at rest by about s, and a robot stands on relaxed contacts about as high as on rigid ones.
+So under the weight of the load (by default, of the effective mass), a contact at rest gives way by
+about s, and a robot stands on relaxed contacts about as high as on rigid ones.
 A legged robot needs the load: the effective mass of a foot is much smaller than the mass that rests
 on it. Relaxed friction is viscous: a contact that sticks creeps.
 
-With s = 0, the step is `contact_step`. The values and the derivatives are of the same step for any
-s, so the line search measures the progress of the solver. `solve_contacts` decreases s to zero.
+With s = 0, the step is `contact_step`. For any s, the derivatives are the derivatives of this step,
+so the line search measures the progress of the solver. `solve_contacts` decreases s to zero.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from .problem import Problem, checked_dofs, force_of_controls, positive_number, 
 from .solution import Solution, check_functions, solve, states_and_controls
 from .stages import largest
 
-# The acceleration in m/s^2 that moves a relaxed contact by the smoothing.
+# The acceleration g in m/s^2 at the head of the module.
 GRAVITY = 9.81
 # The smoothings of `solve_contacts` in m.
 SMOOTHING = (*(0.2 * 0.8**i for i in range(28)), 0.0)
@@ -77,7 +77,7 @@ class StepOptions(NamedTuple):
     servo: Servo | None
 
     def step(self, q: Array, v: Array, tau: Array) -> ContactStep:
-        """`contact_step`, in which tau on joints with a finite effort is a force of the servo."""
+        """The result of `contact_step`. A finite effort of the servo limits the sum with tau."""
         model, scene, dt, *options, servo = self
         tau, servo = _with_limited_forces(servo, tau)
         return contact_step(model, scene, q, v, tau, dt, None, *options, servo)
@@ -205,8 +205,8 @@ def contact_shooting(
     analytic (`contact.contact_step_derivatives`). JAX differentiates the program of the step for
     second derivatives, as for `hessian="exact"`, which takes long to compile. Raises ArgumentError
     for parameters out of their range, for a servo with arrays of another shape or with entries that
-    are not finite, for a finite effort of a joint that has a control and no gains, because no servo
-    then limits the control, and for a dof that is out of range or occurs twice.
+    are not finite, and for a dof that is out of range or occurs twice. A finite effort of a joint
+    with a control and no gains is an error too, because no servo limits this control.
     """
     model = arguments.robot(model)
     dofs = checked_dofs(model, dofs)
@@ -237,7 +237,7 @@ def contact_shooting(
 
 
 def _require_limits_with_gains(model: Model, servo: Servo, dofs: tuple[int, ...] | None) -> None:
-    """Raise ArgumentError, which names the joint, for a finite effort of a control without gains.
+    """Raise ArgumentError, which names it, for a joint with control and finite effort but no gain.
 
     Traced gains and efforts are not checked.
     """
@@ -367,12 +367,12 @@ def solve_contacts(
     - `iterations`: the largest number of steps of each solve, 1 or more;
     - `depth` in m: the largest accepted depth of the contacts in x0 and in the states of a guess.
 
-    One compiled program serves all solves. The rollout has feedback, so all trajectories satisfy
-    the dynamics. The cost has kinks where contacts begin and end. So the last solve often ends with
-    the status ITERATION_LIMIT or FAILED, at a trajectory that no step improves. Such a trajectory
-    is feasible: check that it reaches its goal. Raises ArgumentError for other dynamics, for
-    smoothings that do not decrease to 0, and for an x0 or a guess that penetrates or is not finite;
-    other errors as in `solve`.
+    One compiled program serves all solves. The rollout has feedback: after one full step, all later
+    trajectories of a solve satisfy the dynamics. The cost has kinks where contacts begin and end.
+    So the last solve often ends with the status ITERATION_LIMIT or FAILED, at a trajectory that no
+    step improves. Check its goal, its constraints and `replay_error`. Raises ArgumentError for
+    other dynamics, for smoothings that are traced or do not decrease to 0, and for an x0 or a guess
+    that penetrates or is not finite; other errors as in `solve`.
     """
     arguments.require_type(problem, "problem", Problem)
     dynamics = problem.dynamics

@@ -23,7 +23,7 @@ MU_FACTOR, LEAST_MU = 0.1, 1e-8
 # The problem is infeasible after this number of updates without improvement at the least mu.
 MOST_STALLS = 3
 # A trajectory is stationary if its residuals are below a tolerance. The tolerance begins with
-# FIRST_TOLERANCE, and each update multiplies it by TOLERANCE_FACTOR.
+# FIRST_TOLERANCE. Each update multiplies it by TOLERANCE_FACTOR, down to the solver's tolerance.
 FIRST_TOLERANCE, TOLERANCE_FACTOR = 0.1, 0.1
 
 
@@ -89,7 +89,7 @@ def updated_penalty(
     y, z, y_last, z_last, _ = estimates
     scale = jnp.maximum(1, largest(y, z, y_last, z_last) / 100)
     stationary = jnp.maximum(found.stationarity / scale, found.defects) <= penalty.tolerance
-    stationary &= violation > 0
+    stationary &= violation > 0  # otherwise the estimates are the old multipliers
     better = violation <= IMPROVEMENT * penalty.violation
     stalled = stationary & ~better & penalty.is_largest & (violation > tolerance)
     lower = jnp.maximum(MU_FACTOR * mu, LEAST_MU)

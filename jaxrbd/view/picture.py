@@ -62,14 +62,14 @@ def render(
     marker, values that are not finite, and lengths of markers or of the target above 1e9 m.
     """
     layers = checked_layers(layers)
-    view = shot(width, height, camera, target, distance, ground, background, smooth)
+    view = checked_view(width, height, camera, target, distance, ground, background, smooth)
     scene = drawing(model, packages)
     found = motion(model, q, "q", ("", "B"))
     scene, layers = decorated(model, scene, layers, markers, ghosts)
     return next(pictures(scene, found, layers, view, side_by_side))
 
 
-class Shot(NamedTuple):
+class View(NamedTuple):
     """How pictures are drawn: the arguments of `render` with these names.
 
     `direction` (3,) is the argument `camera`, scaled to length 1.
@@ -85,7 +85,7 @@ class Shot(NamedTuple):
     smooth: int
 
 
-def shot(
+def checked_view(
     width: int,
     height: int,
     camera: ArrayLike | Sequence[int | float],
@@ -94,7 +94,7 @@ def shot(
     ground: bool,
     background: Sequence[int | float],
     smooth: int,
-) -> Shot:
+) -> View:
     """The arguments of `render` with these names. Raises ArgumentError for a wrong value."""
     for name, size in (("width", width), ("height", height), ("smooth", smooth)):
         if not arguments.is_integer(size) or size < 1:
@@ -115,14 +115,14 @@ def shot(
     if point is not None:
         expected = f"entries of at most {LARGEST_LENGTH:.0e} m"
         arguments.require(point, lambda x: np.abs(x) <= LARGEST_LENGTH, "target", expected)
-    return Shot(width, height, direction, point, distance, ground, color, smooth)
+    return View(width, height, direction, point, distance, ground, color, smooth)
 
 
 def pictures(
     scene: Drawing,
     found: Motion,
     layers: Sequence[str],
-    shot: Shot,
+    view: View,
     side_by_side: bool = True,
     steps: Sequence[int] = (0,),
     travel: np.ndarray | None = None,
@@ -137,18 +137,18 @@ def pictures(
     # The boxes around the robots, as the camera sees them: without the travel of the camera.
     boxes = [_box(scene, found, layers, offsets, step) - moved[step] for step in steps]
     box = np.array([np.min(boxes, axis=0)[0], np.max(boxes, axis=0)[1]])
-    middle = box.mean(axis=0) if shot.target is None else shot.target
-    distance = shot.distance
+    middle = box.mean(axis=0) if view.target is None else view.target
+    distance = view.distance
     if distance is None:
-        camera = Camera(middle + shot.direction, middle)
-        distance = _fitting_distance(camera, box, shot.width / shot.height)
-    floor = _ground(box) if shot.ground else None
-    n, width, height = shot.smooth, shot.width, shot.height
+        camera = Camera(middle + view.direction, middle)
+        distance = _fitting_distance(camera, box, view.width / view.height)
+    floor = _ground(box) if view.ground else None
+    n, width, height = view.smooth, view.width, view.height
     for step in steps:
         target = middle + moved[step]
-        camera = Camera(target + distance * shot.direction, target)
+        camera = Camera(target + distance * view.direction, target)
         surface = _surface(scene, found, layers, offsets, step)
-        picture = draw(surface, camera, width * n, height * n, shot.background, floor)
+        picture = draw(surface, camera, width * n, height * n, view.background, floor)
         picture = picture.reshape(height, n, width, n, 3).mean(axis=(1, 3))
         yield np.round(255 * np.clip(picture, 0, 1)).astype(np.uint8)
 

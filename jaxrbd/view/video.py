@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import os
+import struct
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,7 @@ from ..model import Model, arguments
 from .drawing import drawing
 from .markers import Marker, decorated, frame_origins
 from .motion import Motion, check_dt, motion, nearest_steps
-from .picture import pictures, shot
+from .picture import checked_view, pictures
 from .stage import checked_layers
 from .triangles import Packages
 
@@ -57,9 +58,10 @@ def save_video(
       so the time between two pictures is the multiple nearest to 1 / `rate`;
     - `follow`: the name of a frame, such as a link. The camera and its target move horizontally,
       with x and y of the origin of this frame, or with their means over B robots. None: the camera
-      stands still, and all pictures contain the whole motion;
-    - `target` (3,): in m, at the start of the motion; None: the middle of the motion, as the
-      camera sees it.
+      stands still;
+    - `target` (3,): in m, at the start of the motion; None: the middle of the motion relative to
+      the camera;
+    - `distance`: as for `render`; None: every picture contains all robots.
 
     The other arguments are as for `render`. Markers and ghosts do not move. The pictures are
     drawn one after another, without a display: one of 480 x 360 pixels takes about 1 s.
@@ -69,8 +71,8 @@ def save_video(
 
     Warnings and errors are as for `render`. Raises ArgumentError also for another ending of
     `path`, a folder that does not exist, an odd width or height of an MP4, a `dt` or `rate` out of
-    range, more than a million pictures, an unknown frame, or if a package is not installed, and
-    OSError if the file cannot be written.
+    range, more than a million pictures, an unknown frame, more than 655.35 s of equal pictures in a
+    GIF, or if a package is not installed, and OSError if the file cannot be written.
     """
     kind = checked_type(path)
     _, largest_rate, write = _TYPES[kind]
@@ -82,7 +84,7 @@ def save_video(
         "rate",
         f"from {_SMALLEST_RATE} to {largest_rate} pictures per second",
     )
-    view = shot(width, height, camera, target, distance, ground, background, smooth)
+    view = checked_view(width, height, camera, target, distance, ground, background, smooth)
     for name, size in (("width", width), ("height", height)):
         if kind == ".mp4" and size % 2:
             raise ArgumentError(f"{name} is {size}, expected an even number for an MP4 video")
@@ -132,7 +134,13 @@ def _write_gif(file: Path, pictures: Iterator[np.ndarray], period: float) -> Non
 
     first, *rest = (Image.fromarray(picture) for picture in pictures)
     options = {"append_images": rest, "duration": round(1000 * period), "loop": 0}
-    first.save(file, save_all=True, **options)
+    try:
+        first.save(file, save_all=True, **options)
+    except (OverflowError, struct.error) as error:  # Pillow joins equal pictures
+        raise ArgumentError(
+            "the pictures do not change for more than 655.35 s, the longest time of a picture in a "
+            "GIF; expected a shorter rest, or a path that ends in .mp4"
+        ) from error
 
 
 def _write_mp4(file: Path, pictures: Iterator[np.ndarray], period: float) -> None:

@@ -137,8 +137,8 @@ def _read_gravity_compensation(source: Source) -> GravityCompensation | None:
 def _read_fluid(source: Source) -> FluidForces | None:
     """The forces of the fluid on the bodies that can move.
 
-    The fluid acts on the geoms of a body that are ellipsoids for the fluid, or, if the body has no
-    such geoms, on a box with the inertia of the body.
+    The fluid acts on geoms whose `fluidshape` is "ellipsoid". If a body has no such geom, the fluid
+    acts on a box with the inertia of the body.
     """
     m = source.m
     for name in ("density", "viscosity"):
