@@ -47,7 +47,8 @@ def test_targets_are_the_center_and_the_scaled_action(rng, tmp_path):
     training = stand(rng)
     x = rng.normal(size=(20, 45))
     actions = np.asarray(training.policy()(jnp.asarray(x)))
-    expected = np.asarray(training.params.home[7:] + training.params.stroke * actions)
+    home, stroke = map(np.asarray, (training.params.home, training.params.stroke))
+    expected = home[7:] + stroke * actions
     control = learning.numpy_controller(learning.controller_arrays(training))
     for rows in (slice(None), 3):
         found = control(x[rows])
