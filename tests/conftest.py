@@ -58,7 +58,7 @@ if "JAXRBD_TEST_OPTIMIZED" not in os.environ:
 
 # JAX makes many objects while it traces, and few of them are garbage. With the defaults of Python,
 # their collection takes a seventh of the time of the tests.
-gc.set_threshold(1_000_000, 50, 1000)
+gc.set_threshold(100_000, 10, 10)
 
 _counter = itertools.count(1)
 
