@@ -482,6 +482,7 @@ class Fake(learning.Training):
         Fake.made.append((algorithm, env, seed, task))
         Fake.blocks.append((mesh and mesh.size, block))
         self.algorithm, self.params, self.state, self.records = algorithm, None, None, []
+        self._schedule, self._usual_params = None, self.params
         returns = iter([-math.inf, *[1.5] * 99])  # no episode has ended after the first update
         self._update = lambda params, state: (
             state,
