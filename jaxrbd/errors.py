@@ -97,7 +97,7 @@ class SavedFileError(JaxRBDError, ValueError):
 
 
 class TrainingError(JaxRBDError, ArithmeticError):
-    """A training of `jaxrbd.learning` has values that are not finite, or all its steps diverged."""
+    """In an update of `jaxrbd.learning`, a metric is not finite, or all steps diverged."""
 
 
 class InertiaWarning(UserWarning):
@@ -122,16 +122,16 @@ class ContactWarning(UserWarning):
     """Bodies of a scene can pass through each other, or fall without end.
 
     There are three cases: a shape of the robot is left out, because it is a mesh in a file; the
-    hull of a mesh was replaced by one with fewer vertices; and a robot that moves freely can rest
-    on nothing, because contacts of its geoms (shapes of an MJCF file) were left out.
+    hull of a mesh was replaced by one with fewer vertices; and nothing supports a robot that moves
+    freely, because contacts of its geoms (shapes of an MJCF file) were left out.
     """
 
 
 class GeometryWarning(UserWarning):
-    """A shape of a robot is not drawn, or its mesh file has another spelling of the stated name.
+    """A shape of a robot is not drawn, or the robot file spells the name of its mesh otherwise.
 
-    A shape is not drawn if its mesh is missing or cannot be read. Spellings are explained in
-    `io.find_package_file`.
+    A shape is not drawn if its mesh is missing, cannot be read or is beyond a limit. Spellings are
+    explained in `io.find_package_file`.
 
     Attribute: `argument`: as in `JaxRBDError`.
     """
@@ -141,7 +141,7 @@ class GeometryWarning(UserWarning):
         self.argument = argument
 
 
-# The packages of each extra of pyproject.toml, as words for a shell.
+# The packages of each extra of pyproject.toml except test, docs and dev, as words for a shell.
 _PACKAGES = {
     "cli": "matplotlib",
     "completion": "shtab",
@@ -162,7 +162,7 @@ _PACKAGES = {
 def installation(extra: str) -> str:
     """The command that installs the packages of an extra, for example "pip install optax".
 
-    It names the packages and not "jaxrbd[extra]", so no package index needs to have jaxrbd.
+    It does not name "jaxrbd[extra]", because jaxrbd may be in no package index.
     """
     return f"pip install {_PACKAGES[extra]}"
 

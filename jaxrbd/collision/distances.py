@@ -51,25 +51,25 @@ def distance(a: Shape, X_WA: Pose, b: Shape, X_WB: Pose) -> Separation:
     - `X_WA`, `X_WB`: the poses of the frames of the shapes in the world, of one dtype. For batches
       use `jax.vmap`.
 
-    The distance of shapes that are apart is exact to rounding errors. Shapes that overlap have
-    minus the length of the shortest translation after which they only touch. If one of them is a
-    cylinder or an ellipsoid, the result can be a local minimum of this length.
+    The distance of shapes that are apart is exact to rounding errors. If they overlap, it is minus
+    the length of the shortest translation after which they only touch. If one of them is a cylinder
+    or an ellipsoid, this can be a local minimum, but not with a half-space, and not for a cylinder
+    with a sphere or a capsule.
 
     A `HeightGrid` is the ground below flat triangles through its nodes. The diagonal of each cell
     goes from node [i, j] to node [i + 1, j + 1]. Outside of the grid, the ground continues with the
     height of the nearest point of the border. If the core of a shape, which is the shape without
     its rounding, overlaps this ground, the distance is minus the height by which the core must be
     raised along the z axis of the grid, minus the rounding. Then the normal is the normal of the
-    ground where the raised core leaves it. In all derivatives, this normal and the places of the
-    points on both shapes are constant: the first derivative of the distance is exact, the second is
-    not.
+    ground where the raised core leaves it. Derivatives take this normal as constant, and each point
+    as fixed on its shape: the first derivative of the distance is exact, the second is not.
 
-    Derivatives with respect to poses and sizes are exact in both modes, up to the second of the
-    distance and the first of the points and of the normal. Where the points are not unique, as for
-    parallel faces, the derivative of the distance is one of its subgradients.
+    Other derivatives with respect to poses and sizes are exact in both modes, up to the second of
+    the distance and the first of the points and of the normal. Where the points are not unique, as
+    for parallel faces, the derivative of the distance is one of its subgradients.
 
     Raises ArgumentError for objects of other types, for two shapes that are half-spaces or grids,
-    for poses of two dtypes, and for a batch of shapes.
+    for poses of two dtypes or that are not rigid, and for a batch of shapes.
     """
     shapes = checked_shape(a, "a"), checked_shape(b, "b")
     if all(isinstance(shape, Unbounded) for shape in shapes):
@@ -148,11 +148,11 @@ class Batch(NamedTuple):
 
     - `rows` (n,): the places of the pairs in the list of all pairs;
     - `exchanged` (n,): whether a and b are the second and the first shape of a pair;
-    - `a`, `b`: the cores with roundings; `a` is None for half-spaces, and one grid for all pairs
-      with this grid;
+    - `a`, `b`: the cores with roundings; `a` is None for half-spaces, and the grid for pairs with
+      one grid;
     - `X_a`, `X_b`: the poses of the shapes;
     - `label`: the label that all pairs of the batch have;
-    - `formula`: the function of a, X_a, b and X_b that computes the `Separation` of a pair.
+    - `formula`: the function of a, X_a, b and X_b that computes the `Separation` of two cores.
     """
 
     rows: np.ndarray

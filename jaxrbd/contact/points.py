@@ -1,7 +1,8 @@
 """Points on the bodies of a robot: velocities, Jacobians, and the wrenches of forces on them.
 
 The points are given by the indices of their bodies, `bodies` (n,), and by their positions in the
-body frames, `arm` (n, 3). The body of a point that is fixed to the world is -1.
+body frames, `arm` (n, 3). The body of a point that is fixed to the world is -1. `nv_tree` is the
+number of dofs of the tree, see `model/joint_space.py`.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def point_jacobians(
 def point_positions(
     model: Model, kinematics: Kinematics, bodies: np.ndarray, arm: Float[Array, "n 3"]
 ) -> Float[Array, "n 3"]:
-    """The positions of the points in the frame of `root_centred`."""
+    """The positions of the points in the frame of `root_centred`, or in the world for body -1."""
     X = rows_or_world(root_centred(kinematics), bodies, identity_pose(model.dtype))
     return transform_point(X, arm)
 
@@ -87,8 +88,8 @@ def body_wrenches(
 ) -> Float[Array, "nb 6"]:
     """The wrenches (nb, 6) on the bodies, in the body frames, as the argument `f_ext` of `rnea`.
 
-    The wrench of a body is the sum over the forces f (n, 3) on its points, and the moments (n, 3)
-    about these points (default none), in world axes.
+    `f` (n, 3), `moments` (n, 3): the forces on the points and the moments about the points (default
+    none), in world axes.
     """
     moving = np.flatnonzero(bodies >= 0)
     bodies, arm = bodies[moving], arm[moving]

@@ -29,9 +29,9 @@ def read_meshes(
 
     - `packages`, `search_environment`: as for `find_package_file`, which finds the files.
 
-    Raises ArgumentError, which names the link and the file, for a file that does not exist, is
-    damaged, or is beyond a limit of size, and if trimesh is not installed. Other errors and
-    the warnings are those of `find_package_file`.
+    Raises ArgumentError, which names the link and the file, for a file that does not exist, cannot
+    be read or is beyond a limit, and if trimesh is not installed. Other errors and the warnings are
+    those of `find_package_file`.
     """
     arguments.require_flag(search_environment, "search_environment")
     known: dict[MeshFile, Mesh] = {}
@@ -40,6 +40,7 @@ def read_meshes(
         file = geometry.shape
         if not isinstance(file, MeshFile):
             return geometry
+        # The scale may be an array, which has no hash.
         key = dataclasses.replace(file, scale=tuple(np.array(file.scale, float).tolist()))
         if key not in known:
             try:

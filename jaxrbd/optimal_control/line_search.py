@@ -27,10 +27,10 @@ from .stages import Linearisation, Values, estimated, largest, split, total_cost
 
 # The least factor of a step. If it does not decrease the merit by enough, the factor is 0.
 LEAST_FACTOR = 0.5**11
-# The merit decreases by at least this part of the decrease that its slope predicts.
+# The merit decreases by at least this part of the decrease that its slope predicts, up to rounding.
 ARMIJO = 1e-4
-# The gain is measured only if the predicted decrease is above this multiple of the rounding errors
-# of the merit.
+# The gain is measured only if the decrease that the slope predicts is above this multiple of the
+# rounding errors of the merit.
 NOISE_MULTIPLE = 10
 
 
@@ -53,7 +53,7 @@ class Merit(NamedTuple):
 def merit_of_step(
     values: tuple[Values, Values], stages: LqrStages, solution: LqrSolution, penalty: Penalty
 ) -> Merit:
-    """The merit of the trajectory with these values, quadratic model and step."""
+    """The merit of a trajectory from its values, its quadratic model and its step."""
     dxs, dus, next_costates = solution.xs, solution.us, solution.costates[1:]
     inner, _ = values
     defects = inner.defect
@@ -82,12 +82,12 @@ def _merit(
 class Trial(NamedTuple):
     """A trajectory with a factor of the step, and its merit compared with the merit before.
 
-    `linear`: its linearisation; None for the exact Hessian, which is computed after the search.
+    `linear`: its linearisation; with the exact Hessian None, and computed after the search.
     `enough`: whether the merit decreases by enough, or the factor is 0, which ends the search.
     `gain`: the decrease of the merit by the whole step, divided by the decrease that the quadratic
-    model predicts. `measured`: whether the predicted decrease is above the rounding errors of the
-    merit. `small_defects`: whether the defects cause less than half of the decrease that the slope
-    predicts.
+    model predicts; -inf if it is not finite. `measured`: whether the gain counts, see
+    `NOISE_MULTIPLE`. `small_defects`: whether the defects cause less than half of the decrease that
+    the slope predicts.
     """
 
     factor: Array
@@ -147,13 +147,13 @@ def line_search(
 
 
 def linear_motion(problem: Problem, xs, us, solution: LqrSolution, factor, bounds):
-    """The states and controls after the step, which is multiplied by `factor`."""
+    """The states, and the controls within the bounds, after `factor` times the step."""
     states = jax.vmap(problem.space.retract)(xs, factor * solution.xs)
     return states, jnp.clip(us + factor * solution.us, *(x[None] for x in bounds))
 
 
 def feedback_motion(problem: Problem, p, xs, us, solution: LqrSolution, defects, factor, bounds):
-    """The states and controls of a rollout with feedback, with `1 - factor` times the defects."""
+    """A rollout with feedback, within the bounds, that keeps `1 - factor` times the defects."""
     retract, difference = problem.space.retract, problem.space.difference
 
     def stage(x, row):
