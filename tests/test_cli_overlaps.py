@@ -85,6 +85,21 @@ def test_an_mjcf_file_has_keyframes_and_excluded_pairs(tmp_path, capsys):
     assert "--srdf is for URDF files" in capsys.readouterr().err
 
 
+MJCF_ARM = """<mujoco><worldbody><body name="base"><geom size=".3"/>
+    <body name="upper" pos="0 0 1"><joint axis="0 1 0"/><geom size=".1"/>
+    <body name="lower" pos="0 0 1"><joint axis="0 1 0"/><geom size=".1" pos="0 0 2"/></body></body>
+    </body><body name="table"><geom size=".3"/></body></worldbody>
+    <contact><exclude body1="lower" body2="table"/></contact>
+    <keyframe><key name="folded" qpos="0 3.14159265358979"/></keyframe></mujoco>"""
+
+
+def test_a_link_of_an_mjcf_file_that_is_fixed_to_the_world_overlaps(tmp_path, capsys):
+    path = tmp_path / "robot.xml"
+    path.write_text(MJCF_ARM)
+    expected = "the links 'base' and 'lower' overlap by 0.4 m in the keyframe 'folded'"
+    assert check(capsys, path) == (0, [expected])
+
+
 @pytest.mark.parametrize("words", [["--srdf", "x.srdf"], ["--package", "a=."]])
 def test_an_option_of_overlaps_needs_overlaps(words, urdf, capsys):
     assert cli.main(["check", *words, str(urdf)]) == 1

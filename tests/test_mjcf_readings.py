@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-from jaxrbd.io.mujoco import load_mjcf
+from jaxrbd.io.mujoco import from_mujoco, load_mjcf
 from support.zoo import close
 
 ARM = """
@@ -137,6 +137,16 @@ def test_values_that_are_no_numbers_are_named(message, tmp_path):
     expected = "" if message.startswith("option") else ".* expected"
     with pytest.raises(rbd.RobotFileError, match=f"robot.xml: .*{message}{expected}"):
         load_mjcf(path)
+
+
+def test_a_pair_with_a_number_that_is_nan_is_named():
+    pair = """<worldbody><geom name="a" size=".1"/>
+        <body><freejoint/><geom name="b" size=".1"/></body></worldbody>
+        <contact><pair name="p" geom1="a" geom2="b"/></contact>"""
+    compiled = mujoco.MjModel.from_xml_string(ARM.format(joint="", more=pair))
+    compiled.pair_solref[0] = np.nan, 1
+    with pytest.raises(rbd.ModelError, match=r"pair 'p': pair_solref is \[nan .*expected numbers"):
+        from_mujoco(compiled, soft=True)
 
 
 def test_a_tendon_without_a_largest_length_of_its_spring():

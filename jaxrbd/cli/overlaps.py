@@ -46,8 +46,8 @@ def overlaps(
     For a URDF file or a model file, the configurations are the neutral one and the group states of
     the SRDF file. For an MJCF file, they are the configuration that the file states, and the
     keyframes. These pairs of links are not checked: links of one body or of a body and its parent,
-    the disabled pairs of the SRDF file, and the pairs that an MJCF file excludes. If the robot does
-    not have a link of a disabled pair, this is a warning, too.
+    the disabled pairs of the SRDF file, and the pairs without contact in an MJCF file. If the robot
+    does not have a link of a disabled pair, this is a warning, too.
 
     `loaded`: the robot of the file `path`; `srdf`: the path of an SRDF file, or None; `packages`:
     the folders of ROS packages by their names. Raises RobotFileError for a faulty SRDF file, and
@@ -85,10 +85,10 @@ def _robot(model: Model | Imported, srdf: str | None) -> _Robot:
 
 
 def _robot_of_mjcf(found: Imported) -> _Robot:
-    with_contact = set()  # the pairs of links with contact between their shapes
-    if found.scene is not None:
-        with_contact = {frozenset(frames) for frames in zip(*found.scene.pairs.frames)}
-    links = itertools.combinations(found.model.geometry.collisions, 2)
+    shapes = found.model.geometry.collisions
+    link_of = {geom.name: link for link, geoms in shapes.items() for geom in geoms}
+    with_contact = {frozenset(map(link_of.get, pair)) for pair in found.pairs}
+    links = itertools.combinations(shapes, 2)
     disabled = [pair for pair in links if frozenset(pair) not in with_contact]
     keys = {f"the keyframe {name!r}": key.q for name, key in found.keyframes.items()}
     return _Robot(found.model, {"the configuration of the file": found.q0, **keys}, disabled)

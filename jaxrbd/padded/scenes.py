@@ -61,18 +61,18 @@ def pad_scenes(robots: PaddedRobots, scenes: Sequence[Scene]) -> PaddedScenes:
 
     - `robots`: n robots;
     - `scenes`: for each robot its scene. The frames of spheres and shapes are names or indices of
-      frames of this robot. Grounds are of one class, with arrays of equal shapes. `torsional` is
-      given in all materials or in none, and so is `rolling`.
+      frames of this robot; None is the world, for shapes. Grounds are of one class, with arrays of
+      equal shapes. `torsional` is given in all materials or in none, and so is `rolling`.
 
-    Spheres of different robots on the same body of the common tree share a place, and so do shapes
-    of the same class with arrays of equal shapes. A sphere or a shape that a robot does not have is
-    padding, which touches nothing: the margin of its contacts is -1e6 m. Results of a robot equal
-    up to rounding the results with the given scene.
+    In the result, robots share the spheres on one body of the common tree. They also share shapes
+    there of one class with arrays of equal shapes. A sphere or a shape that a robot does not have
+    is padding, which touches nothing: the margin of its contacts is -1e6 m. A robot has the same
+    results as with the given scene, up to rounding.
 
     Raises ArgumentError for another number of scenes. It also raises ArgumentError, which names the
-    robot, for an unknown frame, a sphere on a frame that is fixed to the world, different grounds
-    or materials, scenes with a softness, and scenes with inverse inertias (map `inverse_inertias`
-    over the result).
+    robot, for an unknown frame, a sphere on a frame that is fixed to the world, grounds or
+    materials that break the rules above, scenes with a softness, and scenes with inverse inertias
+    (map `inverse_inertias` over the result).
     """
     require_type(robots, "robots", PaddedRobots)
     scenes = list(sequence(scenes, "scenes", "Scene"))
@@ -141,11 +141,11 @@ def _check(name: str, scene: Scene, first: Scene) -> None:
 
 
 def _frames(
-    robots: PaddedRobots, i: int, frames: Sequence[str | int | None], moving: bool = True
+    robots: PaddedRobots, i: int, frames: Sequence[str | int | None], must_move: bool = True
 ) -> np.ndarray:
     """The frames of the padded model for frames of robot i; `WORLD` for None.
 
-    `moving`: whether a frame that is fixed to the world is an error.
+    `must_move`: whether a frame that is fixed to the world is an error.
     """
     found, given = robots.frame_indices[i], []
     names = list(found)
@@ -158,7 +158,7 @@ def _frames(
             name = names[frame]
         if name not in found:
             raise ArgumentError(f"robot {robots.names[i]!r} has no frame {frame!r}")
-        if moving and robots.model.frame_bodies[found[name]] < 0:
+        if must_move and robots.model.frame_bodies[found[name]] < 0:
             raise ArgumentError(
                 f"frame {frame!r} of {robots.names[i]!r} is fixed to the world, expected a moving "
                 "frame"
@@ -226,7 +226,7 @@ def _poses_in_frames(
 
 
 def _material(scene: Scene, contacts: np.ndarray, size: int) -> Material:
-    """The material with one value per contact of all robots."""
+    """The material of a scene, with one value per contact of the padded scene."""
     material = scene.material
     fields = {
         "friction": _scattered(contacts, scene.friction, size),
@@ -252,7 +252,7 @@ def _pad_pairs(
     has, for each robot, the indices of its pairs among the common pairs.
     """
     frames = [
-        _frames(robots, i, [shape.frame for shape in pairs.shapes], moving=False)
+        _frames(robots, i, [shape.frame for shape in pairs.shapes], must_move=False)
         for i, pairs in enumerate(given)
     ]
     keys = [
@@ -273,14 +273,14 @@ def _pad_pairs(
         R = np.array([X.R for X in poses], float).reshape(-1, 3, 3)
         p = np.array([X.p for X in poses], float).reshape(-1, 3)
         used = shape_frames[index]
-        places = []
+        by_place: dict[int, PlacedShape] = {}
         for shape, frame, k, R_k, p_k in zip(
             pairs.shapes, used.tolist(), index, *_poses_in_frames(robots, i, frames[i], used, R, p)
         ):
             X = Pose(jnp.asarray(R_k), jnp.asarray(p_k))
             frame = None if frame == WORLD else frame
-            places.append((int(k), PlacedShape(shape.shape, frame, X, f"shape {k}")))
-        placed.append(dict(places))
+            by_place[int(k)] = PlacedShape(shape.shape, frame, X, f"shape {k}")
+        placed.append(by_place)
     # A robot without a shape at a place gets the shape of the first robot with a shape there.
     first = {k: shape for row in reversed(placed) for k, shape in row.items()}
     return [

@@ -152,7 +152,7 @@ class Source:
         return moves
 
     def check_numbers(self) -> None:
-        """Raise ArgumentError, which names the element and the field, for a number that is NaN.
+        """Raise ArgumentError, which names the element and the field, for a NaN in its fields.
 
         In the fields `_FINITE`, and for springref and qpos0, an infinite number is an error too.
         """
@@ -161,6 +161,7 @@ class Source:
             "jnt": ("joint", self.joints),
             "dof": ("joint", [self.joints[joint] for joint in self.m.dof_jntid]),
             "geom": ("geom", self.geoms),
+            "pair": ("pair", self._names("pair", self.m.npair)),
             "site": ("site", self.sites),
             "tendon": ("tendon", self.tendons),
             "actuator": ("actuator", self.actuators),
