@@ -26,8 +26,8 @@ from ._math.components import (
     Vec3,
     require_entries,
     require_floats,
+    safe_norm,
     second_moments,
-    square_root,
     stack,
 )
 from ._math.linear import symmetric_eigenvalues
@@ -126,7 +126,7 @@ def consistency_margin(inertia: Float[Array, "... 10"]) -> Float[Array, "..."]:
     m, _, I_com = inertia_to_com(inertia)
     least = symmetric_eigenvalues(second_moments(Mat3.from_array(I_com)).array())[..., 0]
     rest = jnp.where((m == 0)[..., None], inertia[..., 1:], 0)
-    return jnp.where(m == 0, -square_root(jnp.sum(rest * rest, axis=-1)), jnp.minimum(m, least))
+    return jnp.where(m == 0, -safe_norm(rest), jnp.minimum(m, least))
 
 
 def is_physically_consistent(

@@ -5,6 +5,7 @@ The last function reads the real numbers of an argument of any type.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any, TypeVar
 
@@ -24,6 +25,11 @@ def cast(tree: Tree, dtype: DTypeLike) -> Tree:
         return as_array(x, dtype) if jnp.issubdtype(jnp.result_type(x), jnp.floating) else x
 
     return jax.tree.map(converted, tree)
+
+
+def stacked(trees: Sequence[Tree]) -> Tree:
+    """One pytree, whose arrays of JAX have a leading axis for pytrees of the same structure."""
+    return jax.tree.map(lambda *x: jnp.stack(x), *trees)
 
 
 def select(condition: Array, first: Tree, second: Tree) -> Tree:

@@ -169,6 +169,11 @@ def square_root(x: Array) -> Array:
     return jnp.where(zero, 0, jnp.sqrt(jnp.where(zero, 1, x)))
 
 
+def safe_norm(x: Array) -> Array:
+    """`norm`, with the derivative 0 at 0."""
+    return square_root(jnp.sum(x * x, axis=-1))
+
+
 def linear_combination(c: Vec3, vectors: Sequence[Array]) -> Array:
     """The array `c.x a + c.y b + c.z d` (..., 3) of three vectors (..., 3).
 

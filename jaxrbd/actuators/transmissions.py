@@ -17,6 +17,7 @@ from jax import Array
 from jaxtyping import Float
 
 from .. import so3
+from .._math.cast import cast, stacked
 from .._math.components import cross
 from ..algorithms.kinematics import Kinematics
 from ..algorithms.places import places_from_first_root, wrenches_at_points
@@ -244,7 +245,7 @@ def _frame_forces(
 
     def in_world(vectors: list[arguments.Parameter], axes: list[str]) -> Array:
         turned = np.array([x == "frame" for x in axes])[:, None]
-        x = _stacked(vectors, model)
+        x = stacked(cast(vectors, model.dtype))
         return jnp.where(turned, rotate(X.R, x), x)
 
     force = in_world([x.force for x in items], [x.force_axes for x in items])
@@ -266,7 +267,7 @@ def _frame_displacements(
         jax.tree.map(lambda x, part=part: x[part], X) for part in (slice(n), slice(n, None))
     )
     direction, axis = (
-        _stacked([getattr(x, k) for x in items], model) for k in ("direction", "axis")
+        stacked(cast([getattr(x, k) for x in items], model.dtype)) for k in ("direction", "axis")
     )
     relative = inverse_compose(X_R, X_F)
     force, moment = rotate(X_R.R, direction), rotate(X_R.R, axis)
@@ -285,7 +286,7 @@ def _slider_cranks(
     n = len(items)
     frames = [*(x.crank for x in items), *(x.slider for x in items)]
     places, X = places_from_first_root(model, kinematics, frames)
-    rod, axis = _stacked([x.rod for x in items], model), X.R[n:, :, 2]
+    rod, axis = stacked(cast([x.rod for x in items], model.dtype)), X.R[n:, :, 2]
     offset = X.p[:n] - X.p[n:]
     axial = jnp.sum(axis * offset, axis=1)
     square = axial * axial + rod * rod - jnp.sum(offset * offset, axis=1)
@@ -311,17 +312,13 @@ def _ball_torques(
 ) -> LengthsAndArms:
     places = ball_indices(model, [x.joint for x in items])
     rotation = so3.quaternion_normalize(joint_coordinates(model, kinematics.q)[places.q])
-    axis = _stacked([x.axis for x in items], model)
+    axis = stacked(cast([x.axis for x in items], model.dtype))
     length = jnp.sum(axis * so3.unit_quaternion_log(rotation), axis=1)
     in_child = so3.quaternion_rotate(so3.quaternion_conjugate(rotation), axis)
     axis = jnp.where(np.array([x.in_parent for x in items])[:, None], in_child, axis)
     rows = jnp.zeros((sum(model.joint_nvs), len(items)), model.dtype)
     rows = rows.at[places.v, np.arange(len(items))[:, None]].set(axis)
     return LengthsAndArms(length, independent_joint_force(model, kinematics.q, rows).T)
-
-
-def _stacked(values: Sequence[Any], model: Model) -> Array:
-    return jnp.stack([jnp.asarray(x, model.dtype) for x in values])
 
 
 def _vector(x: Vector | None, name: str) -> arguments.Parameter:

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from ..model import Model, arguments
 from .crba import crba, inverse_form
 from .kinematics import Kinematics, forward_kinematics, frame_jacobian
+from .places import bodies_of
 
 
 @arguments.compiled(arrays=("q",), static_argnames=("frames", "reference"))
@@ -76,7 +77,7 @@ def operational_space_inertia(
 
 def _can_have_full_rank(model: Model, frames: tuple[str | int, ...]) -> bool:
     """Whether at least six entries of v move each of k frames, and 6k entries move all frames."""
-    bodies = np.array([model.frame_bodies[model.frame_index(frame)] for frame in frames], int)
+    bodies = bodies_of(model, frames)
     moves = model.topology.movers(bodies)[:, np.repeat(np.arange(model.nb), model.joint_nvs)]
     if model.coupling is not None:
         moves = moves @ model.coupling.velocity_dependence

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._math.cast import cast
+from .._math.cast import cast, stacked
 from ..errors import ArgumentError
 from ..model import arguments
 from ..spatial import Pose
@@ -80,7 +80,7 @@ def distance(a: Shape, X_WA: Pose, b: Shape, X_WB: Pose) -> Separation:
         raise ArgumentError(
             f"X_WA has dtype {poses[0].p.dtype} and X_WB has dtype {poses[1].p.dtype}, expected one"
         )
-    X = jax.tree.map(lambda *x: jnp.stack(x), *poses)
+    X = stacked(poses)
     return _separation(cast(shapes, X.p.dtype), X)
 
 
@@ -186,7 +186,7 @@ def batches_of(
     kind = np.array([0 if c is None else first + types.index(type(c[0]).__name__) for c in cores])
     kind[grids] = 1 + np.arange(len(grids))
     kinds = first + len(types)
-    stacks = [_stacked([cores[i] for i in np.flatnonzero(kind == k)]) for k in range(first, kinds)]
+    stacks = [_stack([cores[i] for i in np.flatnonzero(kind == k)]) for k in range(first, kinds)]
     places = [int(np.sum(kind[:i] == k)) for i, k in enumerate(kind)]
 
     def cores_at(index: np.ndarray) -> Any:
@@ -215,13 +215,13 @@ def batches_of(
     return found
 
 
-def _stacked(cores: Sequence[Any]) -> Any:
+def _stack(cores: Sequence[Any]) -> Any:
     """Cores with roundings as one pytree with a leading axis."""
     if isinstance(cores[0][0], HullCore):
         n = max(len(core.vertices) for core, _ in cores)
         m = max(len(core.edge_normals) for core, _ in cores)
         cores = [(core.padded(n, m), radius) for core, radius in cores]
-    return jax.tree.map(lambda *x: jnp.stack(x), *cores)
+    return stacked(cores)
 
 
 def pose_of(R: Any, p: Any, name: str) -> Pose:

@@ -7,14 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .._math.cast import as_array, cast
+from .._math.cast import as_array, cast, stacked
 from .._math.linear import matmul
 from ..algorithms.common_frame import dof_columns
 from ..algorithms.kinematics import (
@@ -307,7 +306,7 @@ def robot_separations(model: Model, q: Array | Kinematics, pairs: DistancePairs)
         return Separation(zero, vectors, vectors, vectors)
     kinematics = forward_kinematics.unchecked(model, q)
     p_WR = first_root_position(model, kinematics)
-    places = _places(model, kinematics, pairs)
+    places = shape_places(model, kinematics, pairs.shapes)
     found = _separations(model, poses_from_root(places, p_WR), pairs)
     return found._replace(point_a=found.point_a + p_WR[None], point_b=found.point_b + p_WR[None])
 
@@ -323,7 +322,7 @@ def distances_and_jacobian(
     if not len(checked_pairs(pairs)):
         _require_frames(model, pairs)
         return jnp.zeros(0, model.dtype), jnp.zeros((0, model.nv), model.dtype)
-    places = _places(model, kinematics, pairs)
+    places = shape_places(model, kinematics, pairs.shapes)
     p_WR = first_root_position(model, kinematics)
     X = poses_from_root(places, p_WR)
     found = _separations(model, X, pairs)
@@ -340,10 +339,9 @@ def distances_and_jacobian(
     return found.distance, independent_force(model, kinematics.q, rows.T).T
 
 
-def _places(model: Model, kinematics: Kinematics, pairs: DistancePairs) -> Places:
+def shape_places(model: Model, kinematics: Kinematics, shapes: Sequence[PlacedShape]) -> Places:
     """The places of the frames of the shapes."""
-    shapes = cast(pairs.shapes, model.dtype)
-    X_FS = jax.tree.map(lambda *x: jnp.stack(x), *(shape.X_FS for shape in shapes))
+    X_FS = stacked(cast([shape.X_FS for shape in shapes], model.dtype))
     return find_places(model, kinematics, [shape.frame for shape in shapes], X_FS)
 
 

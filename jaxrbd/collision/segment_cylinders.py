@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from .._math.components import square_root
+from .._math.components import safe_norm, square_root
 from .._math.linear import matmul
 from .._math.rules import with_value
 from ..spatial import Pose
@@ -54,13 +54,13 @@ class _Pair(NamedTuple):
 
     def separation(self, n: Array) -> Array:
         """The width of the gap along n, the direction from the segment to the cylinder."""
-        across = square_root(jnp.sum(n[:2] * n[:2]))
+        across = safe_norm(n[:2])
         reach = self.radius * across + self.length * jnp.abs(n[2])
         return -jnp.dot(n, self.p) - reach - self.half * jnp.abs(jnp.dot(n, self.d))
 
     def nearest(self, x: Array) -> Array:
         """The point of the cylinder that is nearest to x."""
-        from_axis = jnp.maximum(square_root(jnp.sum(x[:2] * x[:2])), self.radius)
+        from_axis = jnp.maximum(safe_norm(x[:2]), self.radius)
         ratio = self.radius / jnp.where(from_axis > 0, from_axis, 1)
         end = jnp.where(x[2] > 0, self.length, -self.length)
         return jnp.append(ratio * x[:2], jnp.where(self.outside(x)[1], end, x[2]))
@@ -111,7 +111,7 @@ def _width(pair: _Pair, n: Array, t: Array, x: Array) -> Array:
     side, the point stays on this surface when the radius and the length change.
     """
     point = pair.p + with_end(t, pair.half) * pair.d
-    from_axis = square_root(jnp.sum(x[:2] * x[:2]))
+    from_axis = safe_norm(x[:2])
     outward = x[:2] / jnp.where(from_axis > 0, from_axis, 1)
     across = jnp.dot(n[:2], pair.radius * outward - point[:2])
     along = n[2] * (jnp.sign(x[2]) * pair.length - point[2])
@@ -226,7 +226,7 @@ def _normal_of_ellipse(pair: _Pair, x: Array, y: Array) -> tuple[Array, Array]:
     The distance from the segment to such a point is a function of u, the tangent of half this
     angle. Newton's method finds the root of its derivative.
     """
-    k, m = jnp.abs(pair.d[2]), square_root(jnp.sum(pair.d[:2] * pair.d[:2]))
+    k, m = jnp.abs(pair.d[2]), safe_norm(pair.d[:2])
     r, b = pair.radius, k * pair.radius
     y = y - pair.length * m  # relative to the middle of the rim
 

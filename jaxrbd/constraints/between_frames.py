@@ -20,6 +20,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .. import so3
+from .._math.cast import stacked
 from .._math.components import Mat3, Vec3, norm
 from .._math.linear import complement, matmul
 from ..algorithms.kinematics import (
@@ -252,7 +253,7 @@ def both_ends(
     model: Model, kinematics: Kinematics, constraints: Sequence[FrameConstraint]
 ) -> tuple[Places, Places]:
     """The frames A and the frames B of n constraints."""
-    X_a, X_b = _stacked([c.X_a for c in constraints]), _stacked([c.X_b for c in constraints])
+    X_a, X_b = stacked([c.X_a for c in constraints]), stacked([c.X_b for c in constraints])
     return (
         find_places(model, kinematics, [c.frame_a for c in constraints], X_a),
         find_places(model, kinematics, [c.frame_b for c in constraints], X_b),
@@ -265,7 +266,7 @@ def error_functions(
     """The error functions of constraints of one kind, with their parameters stacked."""
     for constraint in constraints:
         jax.eval_shape(lambda: constraint.checked_error(model, identity_pose(model.dtype)))
-    return _stacked([constraint.error for constraint in constraints])
+    return stacked([constraint.error for constraint in constraints])
 
 
 def _moving_ends(model: Model, motion: BodyMotion, ends: Places) -> _End:
@@ -336,10 +337,6 @@ def _row_terms(error: Callable[[Pose], Array], X_AB: Pose, a: _End, b: _End) -> 
 def error_rate(error: Callable[[Pose], Array], X: Pose, V: Array) -> Array:
     """Rate of the error for the velocity V of B relative to A, expressed in B."""
     return jax.jvp(error, (X,), (pose_rate(X, V),))[1]
-
-
-def _stacked(trees: Sequence[Any]) -> Any:
-    return jax.tree.map(lambda *x: jnp.stack([jnp.asarray(y) for y in x]), *trees)
 
 
 def pose_rate(X: Pose, V: Array) -> Pose:

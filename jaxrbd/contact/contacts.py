@@ -17,7 +17,8 @@ from jax import Array
 from jaxtyping import Float
 
 from ..algorithms.kinematics import Kinematics, root_positions
-from ..algorithms.places import bodies_of, find_places, poses_from_root, poses_in_bodies
+from ..algorithms.places import bodies_of, poses_from_root, poses_in_bodies
+from ..collision.robot_shapes import shape_places
 from ..errors import ArgumentError
 from ..model import Model
 from ..spatial import inverse_transform_point, transform_point
@@ -64,8 +65,7 @@ def find_contacts(model: Model, scene: Scene, kinematics: Kinematics) -> Contact
     if not pairs:  # a shortcut: JAX would trace the geometry of no pairs
         return Contacts(ground.distance - scene.margin, ground.gradient, ground.arm)
     p_WR = root_positions(model, kinematics)[0]
-    X_FS = jax.tree.map(lambda *x: jnp.stack(x), *(shape.X_FS for shape in pairs.shapes))
-    places = find_places(model, kinematics, [shape.frame for shape in pairs.shapes], X_FS)
+    places = shape_places(model, kinematics, pairs.shapes)
     X = poses_from_root(places, p_WR)
     found = pair_contacts(pairs, scene.ground.distance, X, p_WR)
 

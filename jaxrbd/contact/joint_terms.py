@@ -25,13 +25,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
+from .._math.cast import stacked
 from ..actuators import PD
 from ..actuators.transmissions import Transmission
 from ..configuration import difference
@@ -244,7 +244,7 @@ def joint_law(
         target = sign * gap / jnp.where(gap <= 0, dt + recovery, dt)
     else:
         lower, upper = (softness.response(x, dt, "limit_softness") for x in gap)
-        response = jax.tree.map(lambda *x: jnp.stack(x), lower, upper)
+        response = stacked((lower, upper))
         limited = limited & (gap < 0)
         limit_conductance = conductance_of(response.ratio, inverse_inertia)
         target = response.kept * u - sign * response.push

@@ -23,7 +23,7 @@ from jaxtyping import Float
 from .._math.cast import cast
 from .._math.components import norm
 from .._math.rows import take_rows
-from ..algorithms.kinematics import Kinematics, forward_kinematics, root_centred, root_positions
+from ..algorithms.kinematics import Kinematics, forward_kinematics, root_positions
 from ..algorithms.places import bodies_of, poses_in_bodies
 from ..collision import DistancePairs, PlacedShape
 from ..collision.grounds import Ground, Terrain
@@ -32,7 +32,7 @@ from ..errors import ArgumentError, ContactWarning, listed
 from ..joints import as_module
 from ..model import Model, arguments
 from ..spatial import inverse_rotate, transform_point
-from .points import point_motions
+from .points import point_motions, point_positions
 from .shape_pairs import GROUND, CollisionPairs, ground_spheres, pairs_and_ground
 from .softness import Softness
 
@@ -563,15 +563,14 @@ def contact_points(model: Model, scene: Scene, q: Array | Kinematics, v: Array) 
     scene = scene_for(model, scene)
     kinematics = forward_kinematics.unchecked(model, q)
     bodies, centres = scene.bodies(model), scene.centres(model)
-    X_RB = jax.tree.map(lambda x: take_rows(x, bodies), root_centred(kinematics))
     p_WR = take_rows(root_positions(model, kinematics), bodies)
-    centres_W = transform_point(X_RB, centres) + p_WR
+    centres_W = point_positions(model, kinematics, bodies, centres) + p_WR
     distance, gradient = jax.vmap(jax.value_and_grad(scene.ground.distance))(centres_W)
     to_point = scene.radii
     if scene.material.softness is not None:
         to_point = (distance + scene.radii) / 2
     to_contact = -(to_point / norm(gradient))[:, None] * gradient
-    arm = centres + inverse_rotate(X_RB.R, to_contact)
+    arm = centres + inverse_rotate(take_rows(kinematics.X_WB.R, bodies), to_contact)
     velocity, _ = point_motions(model, kinematics, bodies, arm, v)
     return ContactPoints(distance - scene.radii, gradient, centres_W + to_contact, velocity, arm)
 

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._math.components import norm, square_root
+from .._math.components import norm, safe_norm
 from ..algorithms.kinematics import frame_placement
 from ..algorithms.mass import center_of_mass
 from ..errors import ArgumentError
@@ -157,7 +157,7 @@ class _Distance:
 
     def __call__(self, params, before, action, after):
         offset = _place(self.first, params, after) - _place(self.second, params, after)
-        return -square_root(jnp.sum(offset**2))
+        return -safe_norm(offset)
 
 
 def _control_cost(params, before, action, after):

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from .._math.cast import stacked
 from ..contact import inverse_inertias
 from ..errors import ArgumentError
 from ..model import arguments
@@ -163,7 +164,7 @@ def _walker_params(walkers: Sequence[LeggedEnv]) -> LeggedParams:
         "phases": None if phases is None else jnp.asarray(phases, dtype),
     }
     others = [params._replace(**dict.fromkeys(padded)) for params in each]
-    return jax.tree.map(lambda *x: jnp.stack(x), *others)._replace(**padded)
+    return stacked(others)._replace(**padded)
 
 
 def _check_walker(params: LeggedParams, first: LeggedParams) -> None:

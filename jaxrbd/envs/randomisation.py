@@ -15,6 +15,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import PRNGKeyArray
 
+from .._math.cast import stacked
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.model import joint_kinds
@@ -182,7 +183,7 @@ def stack_models(models: Sequence[Model]) -> Model:
     for i, model in enumerate(others, 1):
         _check_same_structure(first, model, i)
     renamed = [dataclasses.replace(model, name=first.name) for model in robots]
-    return jax.tree.map(lambda *x: jnp.stack(x), *renamed)
+    return stacked(renamed)
 
 
 def _check_same_structure(first: Model, model: Model, i: int) -> None:

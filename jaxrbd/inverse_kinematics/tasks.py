@@ -21,13 +21,13 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float
 
 from .. import so3
-from .._math.cast import cast
-from .._math.components import square_root
+from .._math.cast import cast, stacked
+from .._math.components import safe_norm
 from .._math.linear import einsum
 from ..algorithms.centroidal import com_jacobian
 from ..algorithms.kinematics import Kinematics, forward_kinematics, relative_pose
 from ..algorithms.mass import center_of_mass
-from ..algorithms.places import find_places, place_jacobians
+from ..algorithms.places import bodies_of, find_places, place_jacobians
 from ..collision import DistancePairs
 from ..collision.robot_shapes import checked_pairs, distances_and_jacobian
 from ..configuration import difference, integrate
@@ -363,7 +363,7 @@ def checked_tasks(
                 )
         if isinstance(task, (FrameTask, GazeTask)):
             ends = task.frame, task.relative_to
-            bodies = [-1 if f is None else model.frame_bodies[model.frame_index(f)] for f in ends]
+            bodies = bodies_of(model, ends)
             if bodies[0] == bodies[1]:
                 place = "the world" if bodies[0] < 0 else f"the body of {task.relative_to!r}"
                 raise ArgumentError(
@@ -467,22 +467,22 @@ def task_errors(
     linear, angular, mixed = ([zero] * len(tasks) for _ in range(3))
     start = 0
     for i in frames:
-        linear[i], angular[i] = (_norm(counted[start + k : start + k + 3]) for k in (0, 3))
+        linear[i], angular[i] = (safe_norm(counted[start + k : start + k + 3]) for k in (0, 3))
         start += 6
     for i in gazes:
-        angular[i] = _norm(counted[start : start + 3])
+        angular[i] = safe_norm(counted[start : start + 3])
         start += 3
     for i in coms:
-        linear[i] = _norm(counted[start : start + 3])
+        linear[i] = safe_norm(counted[start : start + 3])
         start += 3
     for i in postures:
-        mixed[i] = _norm(counted[start : start + model.nv])
+        mixed[i] = safe_norm(counted[start : start + model.nv])
         start += model.nv
     start = 0
     for i in constraints:
         constraint: Any = tasks[i]
         size = number_of_equations(model, q, constraint)
-        mixed[i] = _norm(found.position[start : start + size])
+        mixed[i] = safe_norm(found.position[start : start + size])
         start += size
     for i in clearances:
         task: Any = tasks[i]
@@ -527,11 +527,6 @@ def _order(tasks: Sequence[Task | Constraint]) -> list[list[int]]:
     return [[i for i, task in enumerate(tasks) if isinstance(task, kind)] for kind in kinds]
 
 
-def _norm(x: Array) -> Array:
-    """The norm of a vector, or the norms of the rows of a matrix."""
-    return square_root(jnp.sum(x * x, axis=-1))
-
-
 def _posture_jacobian(model: Model, target: Array, q: Array) -> Float[Array, "nv nv"]:
     """The derivative of `difference(model, target, q)` in the tangent space."""
     _, velocities = coordinates_with_rates(model)
@@ -551,7 +546,7 @@ def _frame_rows(
 ) -> tuple[Float[Array, "n 6"], Float[Array, "n 6 nv"], Float[Array, "n 6"]]:
     """The errors, Jacobians and weights of n frame tasks."""
     X_AF, J = _moving_frames(model, kinematics, tasks)
-    X_AT = jax.tree.map(lambda *x: jnp.stack(x), *(task.target for task in tasks))
+    X_AT = stacked([task.target for task in tasks])
     X_TF = inverse_compose(X_AT, X_AF)
     rotation = so3.log(X_TF.R)
     linear = einsum("nij,nvj->niv", X_TF.R, J[..., :3])
@@ -579,8 +574,8 @@ def _gaze_rows(
     # The rates (n, nv, 3) of the line to the target, in the axes of F, and then of its direction n.
     rates = -J[..., :3] - jnp.cross(J[..., 3:], line[:, None])
     u, n = _unit(axis), _perturb_opposite(_unit(line), _unit(axis), rates)
-    rates = _perpendicular(rates, n[:, None]) / _divisor(_norm(line))[:, None, None]
-    cosine = _norm(n + u)[:, None] / 2
+    rates = _perpendicular(rates, n[:, None]) / _divisor(safe_norm(line))[:, None, None]
+    cosine = safe_norm(n + u)[:, None] / 2
     cosine_rates = einsum("nvi,ni->nv", rates, u) / (4 * _divisor(cosine))
     quaternion = jnp.concatenate([(n - u) / 2, cosine], axis=1)
     quaternion_rates = jnp.concatenate([rates / 2, cosine_rates[..., None]], axis=2)
@@ -603,7 +598,7 @@ def _perturb_opposite(n: Array, u: Array, rates: Array) -> Float[Array, "n 3"]:
     small = float(jnp.finfo(n.dtype).eps) ** 0.5
     weights = jnp.asarray(1 / np.arange(1.0, rates.shape[1] + 1), n.dtype)
     sideways = _unit(_perpendicular(lax.stop_gradient(einsum("nvi,v->ni", rates, weights)), n))
-    opposite = _norm(n + u)[:, None] < small
+    opposite = safe_norm(n + u)[:, None] < small
     return jnp.where(opposite, _unit(n + 2 * small * sideways), n)
 
 
@@ -614,7 +609,7 @@ def _perpendicular(x: Array, n: Array) -> Array:
 
 def _unit(x: Array) -> Array:
     """The directions of vectors (n, 3); zero for a zero vector."""
-    return x / _divisor(_norm(x))[:, None]
+    return x / _divisor(safe_norm(x))[:, None]
 
 
 def _divisor(x: Array) -> Array:

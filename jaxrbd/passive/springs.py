@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from .. import so3
-from .._math.components import square_root
+from .._math.components import safe_norm
 from .._math.polynomials import polynomial, spring_energy
 from ..model import Model, arguments
 from ..model.joint_indices import ball_indices, free_indices
@@ -165,7 +165,7 @@ def _deflections(model: Model, springs: JointSprings, q: Array) -> _Deflections:
     )
     offset = coordinates[free.q[:, :3]] - jnp.asarray(springs.position_rest, model.dtype)
     attitude = so3.quaternion_normalize(coordinates[free.q[:, 3:]])
-    angle, distance = (square_root(jnp.sum(x * x, axis=-1)) for x in (turn, offset))
+    angle, distance = (safe_norm(x) for x in (turn, offset))
     return _Deflections(
         stretch, scalar.v, turn, angle, balls.v, offset, distance, free.v[:, :3], attitude
     )

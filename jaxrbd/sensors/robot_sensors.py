@@ -21,6 +21,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, PRNGKeyArray
 
 from .. import so3
+from .._math.cast import cast, stacked
 from .._math.clip import clip_within
 from .._math.components import cross
 from .._math.linear import matmul
@@ -641,4 +642,4 @@ def _stack(poses: Sequence[Pose | None], model: Model) -> Pose:
     """The poses (n,), with the identity for None."""
     identity = identity_pose(model.dtype)
     given = [identity if X is None else X for X in poses]
-    return jax.tree.map(lambda *x: jnp.stack([jnp.asarray(y, model.dtype) for y in x]), *given)
+    return stacked(cast(given, model.dtype))

@@ -23,7 +23,7 @@ from jax import Array
 from jaxtyping import Float
 
 from .. import so3
-from .._math.components import square_root
+from .._math.components import safe_norm
 from .._math.linear import matmul
 from .._math.rows import take_rows
 from ..algorithms.common_frame import dof_columns
@@ -304,7 +304,7 @@ def _rotation_angles(
     rows = np.array([i for i, _ in found])
     places = ball_indices(model, [tendon.joint for _, tendon in found])
     w = so3.quaternion_log(coordinates[places.q])
-    angle = square_root(jnp.sum(w * w, axis=-1))
+    angle = safe_norm(w)
     turned = angle > 0
     axis = jnp.where(turned[:, None], w / jnp.where(turned, angle, 1)[:, None], 0)
     arms = jnp.zeros((len(tendons), sum(model.joint_nvs)), w.dtype)

@@ -38,7 +38,7 @@ from jax import Array, lax
 from jaxtyping import Bool, Float, Int
 
 from .._math.cast import select
-from .._math.components import cross, norm, square_root
+from .._math.components import cross, norm, safe_norm, square_root
 from .._math.linear import matmul
 from .._math.rules import custom_jvp
 
@@ -133,7 +133,7 @@ def wrapped_line(
 def straight_line(x_0: Float[Array, "3"], x_1: Float[Array, "3"]) -> Line:
     """The straight line from a point x_0 to x_1; without a length, its derivatives are zero."""
     step = x_1 - x_0
-    length = _length(step)
+    length = safe_norm(step)
     unit = step / jnp.where(length > 0, length, 1)
     return Line(length, -unit, unit)
 
@@ -149,10 +149,10 @@ def _axes_of_sphere(x_0: Array, x_1: Array, bends: Array | None = None) -> tuple
     points count as in line only within rounding errors.
     """
     eps = jnp.finfo(x_0.dtype).eps
-    l, l_1 = _length(x_0), _length(x_1)
+    l, l_1 = safe_norm(x_0), safe_norm(x_1)
     first = x_0 / jnp.where(l > 0, l, 1)
     normal = cross(x_0, x_1)
-    sine = _length(normal)
+    sine = safe_norm(normal)
     least = 64 * eps if bends is None else jnp.where(bends, jnp.sqrt(eps), 64 * eps)
     spans_plane = sine > least * l * l_1
     # `other`: a unit vector orthogonal to `first`, the normal of the plane for points in line.
@@ -169,7 +169,7 @@ def _outer_path(
     a: Array, b: Array, r: Array, side: Array | None = None, has_side: Array | None = None
 ) -> _Path:
     """The path around the disk; `side` (2,): the side point."""
-    l_a, l_b = _length(a), _length(b)
+    l_a, l_b = safe_norm(a), safe_norm(b)
     # A point on the surface counts as outside, in spite of rounding errors.
     least_distance = r * (1 - 64 * jnp.finfo(r.dtype).eps)
     outside = (l_a >= least_distance) & (l_b >= least_distance) & (r > 0) & _differ(a, b)
@@ -199,7 +199,7 @@ def _outer_path(
 
 def _inner_path(a: Array, b: Array, r: Array, inside: Array) -> _Path:
     """The path that bends towards the disk; `inside`: whether the side point is inside."""
-    l_a, l_b = _length(a), _length(b)
+    l_a, l_b = safe_norm(a), safe_norm(b)
     nearest = _nearest_point(a, b)
     between = jnp.any(nearest != a) & jnp.any(nearest != b)
     crosses = between & (_square(nearest) <= r * r)
@@ -217,7 +217,7 @@ def _inner_path(a: Array, b: Array, r: Array, inside: Array) -> _Path:
     slope = lax.stop_gradient(_mismatch_rate(phi, *fixed))
     phi = phi - _mismatch(phi, l_a, l_b, r, psi) / slope
     point = r / l_a * (jnp.cos(phi) * a + sense * jnp.sin(phi) * _quarter_turn(a))
-    (d_a, by_a), (d_b, by_b) = ((_length(x - point), x - point) for x in (a, b))
+    (d_a, by_a), (d_b, by_b) = ((safe_norm(x - point), x - point) for x in (a, b))
     # The second derivatives of the length for points in line, where phi and psi are 0. For points
     # at the small distances a_1 and b_1 from this line, and at the heights h above the disk, the
     # length is least at r phi = (a_1 / h_a + b_1 / h_b) / k.
@@ -322,12 +322,7 @@ def _quarter_turn(x: Array) -> Array:
 
 def _differ(a: Array, b: Array) -> Array:
     """Whether two points differ by more than rounding errors."""
-    return _length(b - a) > 64 * jnp.finfo(a.dtype).eps * (_length(a) + _length(b))
-
-
-def _length(x: Array) -> Array:
-    """The length of a vector, with the derivative 0 at 0."""
-    return square_root(_square(x))
+    return safe_norm(b - a) > 64 * jnp.finfo(a.dtype).eps * (safe_norm(a) + safe_norm(b))
 
 
 def _square(x: Array) -> Array:
