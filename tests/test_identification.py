@@ -643,7 +643,7 @@ WRONG = {
     "tau": (np.full((5, 7), np.nan), "tau is not finite"),
     "prior": (np.zeros((7, 9)), r"prior has shape \(7, 9\), expected \(7, 10\)"),
     "noise": (np.arange(7.0), "noise is .*, expected numbers above 0"),
-    "regularization": (-1.0, "regularization is -1.0, expected 0 or more"),
+    "regularization": (-1.0, "regularization is -1.0, expected finite, 0 or more"),
 }
 
 
