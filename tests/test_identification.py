@@ -667,7 +667,7 @@ def test_values_that_are_not_finite_are_named(name, value):
     given = {x: np.zeros((5, 7)) for x in ("q", "v", "a", "tau")}
     given |= {"prior": arm()[0].inertia, "noise": np.ones(7), "regularization": 1.0}
     given[name] = given[name] + value
-    with pytest.raises(rbd.ArgumentError, match=f"^{name} is (not finite|{value}, expected 0 or)"):
+    with pytest.raises(rbd.ArgumentError, match=f"^{name} is (not finite|{value}, expected fin)"):
         rbd.identification.identify_inertia(arm()[0], **given)
 
 
