@@ -27,7 +27,7 @@ def cast(tree: Tree, dtype: DTypeLike) -> Tree:
     return jax.tree.map(converted, tree)
 
 
-def stacked(trees: Sequence[Tree]) -> Tree:
+def stacked(trees: Sequence[Any]) -> Any:
     """One pytree, whose arrays of JAX have a leading axis for pytrees of the same structure."""
     return jax.tree.map(lambda *x: jnp.stack(x), *trees)
 
