@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 
 __all__ = [
@@ -165,6 +166,12 @@ def installation(extra: str) -> str:
     It does not name "jaxrbd[extra]", because jaxrbd may be in no package index.
     """
     return f"pip install {_PACKAGES[extra]}"
+
+
+def require_package(package: str, extra: str, what: str, hint: str = "") -> None:
+    """Raise ArgumentError, which says what needs the package of an extra, if it is missing."""
+    if importlib.util.find_spec(package) is None:
+        raise ArgumentError(f"{what} needs {package}: {installation(extra)}{hint}")
 
 
 def listed(names: Sequence[str], limit: int = 4, separator: str = ", ") -> str:

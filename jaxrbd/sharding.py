@@ -15,6 +15,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from ._math.cast import is_integer
 from ._math.tiles import in_blocks
 from .errors import ArgumentError
 
@@ -56,7 +57,7 @@ def over_devices(
     """
     if not callable(function):
         raise ArgumentError(f"function is {function!r}, expected a function of one sample")
-    if not all(axis is None or (_is_integer(axis) and axis == 0) for axis in _tuple(in_axes, 1)):
+    if not all(axis is None or (is_integer(axis) and axis == 0) for axis in _tuple(in_axes, 1)):
         raise ArgumentError(f"in_axes is {in_axes}, expected 0 or None for each argument")
     if block is not None and not _is_count(block):
         raise ArgumentError(f"block is {block!r}, expected None or an integer of 1 or more")
@@ -181,12 +182,8 @@ def _batch_size(tree: Any) -> int:
     return sizes.pop()
 
 
-def _is_integer(x: Any) -> bool:
-    return isinstance(x, int | np.integer) and not isinstance(x, bool)
-
-
 def _is_count(x: Any) -> bool:
-    return bool(_is_integer(x) and x >= 1)
+    return bool(is_integer(x) and x >= 1)
 
 
 def _require_mesh(mesh: Any) -> None:

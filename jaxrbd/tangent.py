@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +19,6 @@ from jax.typing import ArrayLike
 from .configuration import integrate
 from .errors import ArgumentError
 from .model import Model, arguments
-from .model.names import described
 
 __all__ = [
     "gradient",
@@ -37,7 +35,7 @@ def gradient(model: Model, function: Callable[..., Array]) -> Callable[..., Arra
     Like `jax.grad`, it returns a function of the same arguments, which JAX can transform further.
     Raises ArgumentError for an object that is no function.
     """
-    _require_function(function)
+    arguments.require_function(function, "function", "a function of q")
 
     def derivative(q: ArrayLike, *args, **kwargs):
         moved, zero = _origin(model, q)
@@ -52,7 +50,7 @@ def jacobian(model: Model, function: Callable[..., Array]) -> Callable[..., Arra
     Like `jax.jacfwd`, it returns a function of the same arguments. Each array of the derivative has
     an additional last axis of size nv. Raises ArgumentError for an object that is no function.
     """
-    _require_function(function)
+    arguments.require_function(function, "function", "a function of q")
 
     def derivative(q: ArrayLike, *args, **kwargs):
         moved, zero = _origin(model, q)
@@ -79,7 +77,7 @@ def hessian(
     of the same arguments. Raises ArgumentError for another definition, and for an object that is no
     function.
     """
-    _require_function(function)
+    arguments.require_function(function, "function", "a function of q")
     if definition not in DEFINITIONS:
         raise ArgumentError(f"definition is {definition!r}, expected one of {DEFINITIONS}")
 
@@ -90,12 +88,6 @@ def hessian(
         return jax.hessian(lambda dq: function(moved(dq), *args, **kwargs))(zero)
 
     return derivative
-
-
-def _require_function(function: Any) -> None:
-    """Raise ArgumentError if `function` is no function."""
-    if not callable(function):
-        raise ArgumentError(f"function is {described(function)}, expected a function of q")
 
 
 def _origin(model: Model, q: ArrayLike) -> tuple[Callable[[Array], Array], Array]:

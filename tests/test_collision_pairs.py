@@ -449,7 +449,7 @@ def test_the_program_does_not_grow_with_the_number_of_pairs():
 
 
 WRONG = {
-    "radius is -0.1, expected 0 or more": lambda: capsule_between((0, 0, 0), (0, 0, 1), -0.1),
+    "radius is -0.1, expected finite": lambda: capsule_between((0, 0, 0), (0, 0, 1), -0.1),
     "start has shape (2,)": lambda: capsule_between((0, 0), (0, 0, 1), 0.1),
     "X_FS has shape (2,) and dtype float64, expected (3,)": lambda: PlacedShape(
         Sphere(0.1), "body0", (0, 0)

@@ -294,7 +294,7 @@ def damaged(shape: Any, **fields: Any) -> Geometry:
 @pytest.mark.parametrize(
     ("geometry", "message"),
     [
-        (damaged(BOX, half_sizes=(0.5, -0.5, 0.5)), "its Box: half_sizes is .*expected 0 or more"),
+        (damaged(BOX, half_sizes=(0.5, -0.5, 0.5)), "its Box: half_sizes is .* 0 or more"),
         (
             damaged(BOX, half_sizes=(1, 1)),
             r"its Box: half_sizes has shape \(2,\)",

@@ -71,7 +71,7 @@ LOOPS_IN = {
     "tree/passes.py",
     "tree/gpu/kernels.py",
     "tree/gpu/lanes.py",
-    "algorithms/branch_sparse.py",
+    "algorithms/formulations/branch_sparse.py",
     "_math/gpu_kernels.py",
     "_math/batch_last.py",
     "_math/linear.py",

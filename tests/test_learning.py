@@ -1053,7 +1053,7 @@ def test_a_seed_is_an_integer_of_64_bits(tmp_path):
         ),
         (learning.Shac, {"discount": -1}, "discount is -1, expected a number from 0 to 1"),
         (learning.Ppo, {"gae_lambda": float("nan")}, "gae_lambda is nan, expected a num"),
-        (learning.Ppo, {"learning_rate": -1e-3}, r"^learning_rate is -0.001, expected a fin"),
+        (learning.Ppo, {"learning_rate": -1e-3}, r"^learning_rate is -0.001, expected fin"),
         (learning.Ppo, {"clip": 0}, "clip is 0, expected a finite number above 0"),
         (learning.Ppo, {"reward_scale": math.inf}, "reward_scale is inf, expected a finite number"),
         (learning.Ppo, {"learning_rate": "fast"}, "learning_rate is 'fast', expected an"),

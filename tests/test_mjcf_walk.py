@@ -71,7 +71,7 @@ def test_mocap_bodies_are_at_the_poses_of_the_keyframe():
 
 def test_phases_and_commands_are_numbers():
     for command in ((np.nan, 0.0, 0.0), (-0.5, 0.0, 0.0), (0.5, np.inf, 0.0)):
-        with pytest.raises(ArgumentError, match=r"command is .*, expected finite numbers of 0 or"):
+        with pytest.raises(ArgumentError, match=r"command is .*, expected finite, 0 or"):
             envs.MjcfWalk(BIPED, "crouch", stroke=0.2, command=command)
     with pytest.raises(ArgumentError, match=r"command has shape \(2,\)"):
         envs.MjcfWalk(BIPED, "crouch", stroke=0.2, command=(0.5, 0.0))

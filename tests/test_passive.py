@@ -140,10 +140,10 @@ def test_wrong_parameters_of_springs(change, message):
         (lambda q, v: GravityCompensation(("la",), (1.0,), (-1.0,), [[0, 0, 0]]), "masses is"),
         (lambda q, v: PassiveForces(SPRINGS)(MODEL, q, v[1:]), "v has shape"),
         (lambda q, v: FluidBoxes("la", [[1, 1, 1]]), "frames is 'la'"),
-        (lambda q, v: FluidBoxes(("la",), [[-1, 1, 1]]), "sizes is .* expected 0 or more"),
+        (lambda q, v: FluidBoxes(("la",), [[-1, 1, 1]]), "sizes is .* 0 or more"),
         (lambda q, v: FluidEllipsoids(("la",), [[0, 1, 1]]), "semi_axes is .* more than 0"),
         (lambda q, v: FluidEllipsoids(("la",), [[1, 1, 1]], None, [1.0]), "coefficients has shape"),
-        (lambda q, v: FluidForces(-1.0, 0.0), "density is -1.0, expected 0 or more"),
+        (lambda q, v: FluidForces(-1.0, 0.0), "density is -1.0, expected finite, 0 or more"),
         (lambda q, v: FluidForces(1.0, 0.0, (1, 2)), "wind has shape"),
         (
             lambda q, v: FluidForces(1, 0, None, FluidBoxes(("x",), [[1, 1, 1]]))(MODEL, q, v),

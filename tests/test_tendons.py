@@ -667,7 +667,7 @@ def test_a_traced_range_without_order_gives_nan():
             ),
             "the damping of tendon",
         ),
-        (lambda: Tendons([ROPE], stiffness=[-1.0]), "stiffness is .*, expected 0 or more"),
+        (lambda: Tendons([ROPE], stiffness=[-1.0]), "stiffness is .*, expected finite, 0 or more"),
         (lambda: Tendons([ROPE], armature=[jnp.nan]), "armature is .*, expected no NaN"),
         (lambda: Tendons([ROPE], limits=[[2.0, 1.0]]), "limits has a lower bound above"),
         (

@@ -1,6 +1,6 @@
 """Pytrees: parameters as arrays of one dtype, and the choice between two pytrees.
 
-The last function reads the real numbers of an argument of any type.
+The last functions test and read arguments of any type.
 """
 
 from __future__ import annotations
@@ -40,6 +40,11 @@ def select(condition: Array, first: Tree, second: Tree) -> Tree:
 def as_array(x: ArrayLike, dtype: DTypeLike) -> Array:
     """x as an array of JAX in one dtype. NumPy converts NumPy arrays, so JAX compiles nothing."""
     return jnp.asarray(x if isinstance(x, Array) else np.asarray(x, dtype), dtype)
+
+
+def is_integer(x: Any) -> bool:
+    """Whether x is an integer of Python or NumPy, and no truth value."""
+    return isinstance(x, (int, np.integer)) and not isinstance(x, bool)
 
 
 def real_values(x: Any) -> np.ndarray | None:

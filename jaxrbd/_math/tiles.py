@@ -127,21 +127,23 @@ def _repeated(
 
     @run.def_vmap
     def _(count, is_batched, operands, state, tables):
-        def with_axis(x, mapped):
-            return x if mapped else x[None]
-
-        def filled(x, mapped):
-            return x if mapped else jnp.broadcast_to(x, (count, *x.shape))
-
-        operands, tables = (
-            jax.tree.map(with_axis, x, flags)
-            for x, flags in ((operands, is_batched[0]), (tables, is_batched[2]))
-        )
-        state = jax.tree.map(filled, state, is_batched[1])
+        operands, tables = with_batch_axis((operands, tables), (is_batched[0], is_batched[2]))
+        state = _filled(count, state, is_batched[1])
         found = _repeated(step, operands, state, tables, axes + 1)
         return found, jax.tree.map(lambda _: True, found)
 
     return run(operands, state, tables)
+
+
+def with_batch_axis(operands: Any, is_batched: Any) -> Any:
+    """The operands in a rule of `custom_vmap`, with an axis of length 1 if they have no batch."""
+    return jax.tree.map(lambda x, mapped: x if mapped else x[None], operands, is_batched)
+
+
+def _filled(count: Any, samples: Any, is_batched: Any) -> Any:
+    """As `with_batch_axis`, with copies of an array without a batch for all samples."""
+    given = with_batch_axis(samples, is_batched)
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (count, *x.shape[1:])), given)
 
 
 def _repeated_at_once(
@@ -337,11 +339,8 @@ def _retried(
 
     @run.def_vmap
     def _(count, is_batched, failed, operands, found):
-        def filled(x, mapped):
-            return x if mapped else jnp.broadcast_to(x, (count, *x.shape))
-
-        failed, found = jax.tree.map(filled, (failed, found), (is_batched[0], is_batched[2]))
-        operands = jax.tree.map(lambda x, mapped: x if mapped else x[None], operands, is_batched[1])
+        failed, found = _filled(count, (failed, found), (is_batched[0], is_batched[2]))
+        operands = with_batch_axis(operands, is_batched[1])
         found = _retried(function, failed, operands, found, axes + 1)
         return found, jax.tree.map(lambda _: True, found)
 

@@ -4,7 +4,6 @@ The most used algorithms are also names of the package `jaxrbd` itself.
 """
 
 from .aba import aba, aba_minverse
-from .branch_sparse import ltl_factor, ltl_solve
 from .centroidal import (
     CentroidalDerivatives,
     centroidal_derivatives,
@@ -16,6 +15,7 @@ from .centroidal import (
 )
 from .coriolis import coriolis_matrix
 from .crba import crba, mass_matrix_product, minverse
+from .formulations.branch_sparse import ltl_factor, ltl_solve
 from .forward_dynamics import forward_dynamics
 from .frame_derivatives import (
     FrameAccelerationDerivatives,

@@ -62,7 +62,7 @@ def com_jacobian(model: Model, q: Array | Kinematics) -> Float[Array, "3 nv"]:
     `q` (nq,) or its `Kinematics`. `J v` is the velocity of the centre of mass in world axes. J is
     the derivative of `center_of_mass` in the tangent space. J is zero where the total mass is zero.
     """
-    return _divided_by_mass(model, centroidal_momentum_matrix(model, q)[:3])
+    return _divided_by_mass(model, centroidal_momentum_matrix.unchecked(model, q)[:3])
 
 
 @arguments.compiled(arrays=("q",))

@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from .messages import error_message
+from .messages import error_message, warn
 
 _FOLDER_VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 _SECONDS_VARIABLE = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
@@ -56,10 +56,7 @@ def keep_programs(options: argparse.Namespace) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()  # raises OSError if the folder cannot be written
     except (OSError, RuntimeError) as error:
-        print(
-            f"jaxrbd: warning: compiled programs are not kept: {error_message(error)}",
-            file=sys.stderr,
-        )
+        warn(f"compiled programs are not kept: {error_message(error)}")
         return
     if made:
         print(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 
-from ..errors import JaxRBDError, installation
+from ..errors import require_package
 from ..learning import task_names
 from ..robots import robot_names
 
@@ -50,11 +49,10 @@ def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
     """The completion script of a parser for one of `SHELLS`.
 
     Bash and zsh complete ROBOT to the names of the bundled robots and to files, tcsh only to files.
-    All shells complete TASK to the names of the tasks. Raises JaxRBDError, which states the command
-    that installs shtab, if shtab is not installed.
+    All shells complete TASK to the names of the tasks. Raises ArgumentError, which states the
+    command that installs shtab, if shtab is not installed.
     """
-    if importlib.util.find_spec("shtab") is None:
-        raise JaxRBDError(f"completion needs shtab: {installation('completion')}")
+    require_package("shtab", "completion", "completion")
     import shtab
 
     names, tasks = " ".join(robot_names()), " ".join(task_names())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import warnings
 from typing import Any, NamedTuple
 
@@ -23,6 +22,7 @@ from ..passive import PassiveForces
 from ..robots import load_robot, robot_names, robot_path
 from ..sensors import RobotSensors
 from ..tendons import RotationAngle, Tendons
+from .messages import warn
 
 MODEL_ENDING = ".jaxrbd"  # the ending of the names of model files
 
@@ -63,7 +63,7 @@ def warn_of_parts(robot: str, counts: dict[str, int]) -> None:
     words = [f"{n} {_plural(what, n)}" for what, n in counts.items() if n]
     if words:
         path = find_file(robot)
-        print(f"jaxrbd: warning: {path}: left out: {', '.join(words)}", file=sys.stderr)
+        warn(f"{path}: left out: {', '.join(words)}")
 
 
 def load_with_parts(robot: str, free_flyer: bool) -> Loaded:
@@ -92,9 +92,9 @@ def load_with_parts(robot: str, free_flyer: bool) -> Loaded:
             root_joint = "free_flyer" if free_flyer else None
             loaded = Loaded(load_urdf(path, root_joint=root_joint), {}, {})
     for warning in caught:
-        print(f"jaxrbd: warning: {warning.message}", file=sys.stderr)
+        warn(warning.message)
     for feature in omitted:
-        print(f"jaxrbd: warning: {path}: no counterpart for {feature}", file=sys.stderr)
+        warn(f"{path}: no counterpart for {feature}")
     return loaded
 
 

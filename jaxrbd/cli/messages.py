@@ -44,6 +44,11 @@ def with_option(problem: JaxRBDError | GeometryWarning) -> str:
     return str(problem).replace(f"the argument `{problem.argument}`", f"the option {option}")
 
 
+def warn(message: object) -> None:
+    """Print a warning of the command on standard error."""
+    print(f"jaxrbd: warning: {message}", file=sys.stderr)
+
+
 @contextlib.contextmanager
 def print_warnings() -> Iterator[None]:
     """Print the warnings of the block as messages of the command, on standard error.
@@ -57,7 +62,7 @@ def print_warnings() -> Iterator[None]:
         nonlocal places_printed
         text = with_option(message) if isinstance(message, GeometryWarning) else str(message)
         short = text.partition("; looked for:\n")[0]
-        print(f"jaxrbd: warning: {short if places_printed else text}", file=sys.stderr)
+        warn(short if places_printed else text)
         places_printed = places_printed or short != text
 
     with warnings.catch_warnings():

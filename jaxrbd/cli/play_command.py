@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 
 import numpy as np
 
-from ..errors import ArgumentError, installation
+from ..errors import require_package
 from ..io._sealed import replace_file
 from ..learning import evaluate, load_training, motions
 from ..learning.tasks import with_whole_episodes
@@ -47,8 +46,8 @@ def run(options: argparse.Namespace) -> int:
     Write a page with the motions, and a picture and a video of one episode, if the options name
     files for them. Return the exit status.
     """
-    if options.html and importlib.util.find_spec("viser") is None:
-        raise ArgumentError(f"--html needs viser: {installation('view')}")
+    if options.html:
+        require_package("viser", "view", "--html")
     if options.video:
         checked_type(options.video)
     training = load_training(options.checkpoint)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import importlib.util
 import sys
 import time
 from collections import deque
@@ -20,7 +19,7 @@ import numpy as np
 from jax import Array
 
 from ..configuration import integrate, neutral
-from ..errors import ArgumentError, JaxRBDError, installation
+from ..errors import ArgumentError, JaxRBDError, require_package
 from ..model import Model
 from ..model.arguments import random_key
 from ..view import save_html
@@ -131,12 +130,12 @@ def run_batch(model: Model, options: argparse.Namespace, devices: Sequence[Any])
     number of devices. Raises JaxRBDError if a package is missing or the trajectories become
     infinite or NaN, and OSError if a file cannot be written.
     """
-    if not options.no_plot and importlib.util.find_spec("matplotlib") is None:
-        raise JaxRBDError(f"the plot needs matplotlib: {installation('cli')}, or --no-plot")
+    if not options.no_plot:
+        require_package("matplotlib", "cli", "the plot", ", or --no-plot")
     if options.package and not options.html:
         raise ArgumentError("--package is for --html")
-    if options.html and importlib.util.find_spec("viser") is None:
-        raise JaxRBDError(f"--html needs viser: {installation('view')}")
+    if options.html:
+        require_package("viser", "view", "--html")
     out = Path(options.out or f"rollout-{Path(options.robot).stem}")
     make_folder(out)
 

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import dataclasses
 import importlib
-import importlib.util
 import json
 import math
 import os
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 from jax.sharding import Mesh
 
-from ..errors import ArgumentError, installation
+from ..errors import ArgumentError, require_package
 from ..io._sealed import replace_file
 from ..learning import (
     Evaluations,
@@ -143,10 +142,10 @@ def run(options: argparse.Namespace) -> int:
 
     After Ctrl-C or SIGTERM, write a checkpoint of the last complete update. Return the exit status.
     """
-    if not options.no_plot and importlib.util.find_spec("matplotlib") is None:
-        raise ArgumentError(f"the curve needs matplotlib: {installation('cli')}, or --no-plot")
-    if options.tensorboard and importlib.util.find_spec("tensorboardX") is None:
-        raise ArgumentError(f"--tensorboard needs tensorboardX: {installation('tensorboard')}")
+    if not options.no_plot:
+        require_package("matplotlib", "cli", "the curve", ", or --no-plot")
+    if options.tensorboard:
+        require_package("tensorboardX", "tensorboard", "--tensorboard")
     report = _report_function(options.report) if options.report else None
     if options.start_from and options.resume and options.seeds is None:
         raise ArgumentError("--start-from begins a training, and --resume continues one")

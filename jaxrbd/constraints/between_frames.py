@@ -79,8 +79,7 @@ class FrameConstraint(Constraint):
         X_a: Pose | None = None,
         X_b: Pose | None = None,
     ):
-        if not callable(error):
-            raise ArgumentError(f"error is {error!r}, expected a function of a Pose")
+        arguments.require_function(error, "error", "a function of a Pose")
         self.error = as_module(error)
         for name, frame in (("frame_a", frame_a), ("frame_b", frame_b)):
             if not arguments.is_integer(frame):

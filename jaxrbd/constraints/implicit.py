@@ -46,8 +46,7 @@ def require_stabilisation(name: str, values: arguments.Parameter, model: Any = N
         raise ArgumentError(f"{name} has dtype bool, expected a rate () or a pair (2,)")
     if values.shape not in ((), (2,)):
         raise ArgumentError(f"{name} has shape {values.shape}, expected a rate () or a pair (2,)")
-    requirement = arguments.FINITE_NOT_NEGATIVE
-    arguments.require(values, requirement.holds, name, requirement.expected)
+    arguments.require_not_negative(values, name)
 
 
 _CHECKS = {

@@ -22,7 +22,7 @@ from ..algorithms.kinematics import Kinematics
 from ..configuration import integrate
 from ..errors import ArgumentError
 from ..joints import as_module
-from ..model import Model
+from ..model import Model, arguments
 
 
 class ConstraintRows(NamedTuple):
@@ -92,8 +92,7 @@ class Equation(Constraint):
     function: Callable[[Model, Array], Array]
 
     def __init__(self, function: Callable[[Model, Array], Array]):
-        if not callable(function):
-            raise ArgumentError(f"function is {function!r}, expected a function of (model, q)")
+        arguments.require_function(function, "function", "a function of (model, q)")
         self.function = as_module(function)
 
     def position(self, model, q):
@@ -133,8 +132,7 @@ class Nonholonomic(Constraint):
     matrix: Callable[[Model, Array], Array]
 
     def __init__(self, matrix: Callable[[Model, Array], Array]):
-        if not callable(matrix):
-            raise ArgumentError(f"matrix is {matrix!r}, expected a function of (model, q)")
+        arguments.require_function(matrix, "matrix", "a function of (model, q)")
         self.matrix = as_module(matrix)
 
     def position(self, model, q):

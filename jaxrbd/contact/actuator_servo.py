@@ -174,8 +174,7 @@ def servo_of_forces(
     Raises ArgumentError for a `force` that is no function, and for a result with another shape or
     dtype.
     """
-    if not callable(force):
-        raise ArgumentError(f"force is {force!r}, expected a function of q and v")
+    arguments.require_function(force, "force", "a function of q and v")
     q, v = arguments.configuration(model, q), arguments.velocity(model, v)
     zero = jnp.zeros_like(v)
 

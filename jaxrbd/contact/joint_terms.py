@@ -334,10 +334,9 @@ def _require_tendon_servo(model: Model, servo: TendonServo) -> None:
 
 
 def _gains(name: str, values: np.ndarray, model: Any) -> None:
-    expected = "0 or more, and finite"
     if values.dtype.kind not in "biuf":  # the shape and the dtype are checked later
         return
-    arguments.require(values, lambda x: (x >= 0) & np.isfinite(x), name, expected)
+    arguments.require_not_negative(values, name)
 
 
 def _force_ranges(name: str, values: np.ndarray, model: Any) -> None:

@@ -45,7 +45,7 @@ from .._math.components import Vec3
 from .._math.linear import LARGEST_WHOLE, matmul, solve_positive_definite
 from .._math.ranks import minus, plus, times
 from .._math.rows import take_rows
-from .._math.tiles import by_platform, repeat_batch
+from .._math.tiles import by_platform, repeat_batch, with_batch_axis
 from ..tree import map_states
 from .branches import Partition
 from .coulomb import ContactLaw, ContactVector, Projection, project
@@ -149,8 +149,7 @@ def minimise(partition: Partition, problem: Problem) -> Minimum:
 
     @batched_minimum.def_vmap
     def _(size, is_batched, problem):
-        batched = jax.tree.map(lambda x, has_axis: x if has_axis else x[None], problem, *is_batched)
-        found = batched_minimum(batched)
+        found = batched_minimum(with_batch_axis(problem, *is_batched))
         return found, jax.tree.map(lambda _: True, found)
 
     return batched_minimum(problem)

@@ -84,8 +84,7 @@ class Height(Terrain):
     height: Callable[[Array], Array]
 
     def __init__(self, height: Callable[[Array], Array]):
-        if not callable(height):
-            raise ArgumentError(f"height is {height!r}, expected a function of xy")
+        arguments.require_function(height, "height", "a function of xy")
         self.height = as_module(height)
 
     def distance(self, x):
@@ -162,7 +161,7 @@ class Material(eqx.Module):
             setattr(self, name, value)
         for name in ("stiffness", "dissipation", "friction", "margin", *moments):
             if getattr(self, name) is not None:
-                arguments.require(getattr(self, name), _is_size, name, "finite, 0 or more")
+                arguments.require_not_negative(getattr(self, name), name)
         for name in moments:
             _require_friction(self.friction, getattr(self, name), name)
         arguments.require(
@@ -171,10 +170,6 @@ class Material(eqx.Module):
         if softness is not None:
             arguments.require_type(softness, "softness", Softness)
         self.softness = softness
-
-
-def _is_size(x: np.ndarray) -> np.ndarray | np.bool_:
-    return (x >= 0) & np.isfinite(x)
 
 
 def _require_friction(
@@ -278,7 +273,7 @@ class Scene(eqx.Module):
         ground = Plane() if ground is None else ground
         self.ground = ground if isinstance(ground, Ground) else Height(ground)
         self.material = Material() if material is None else material
-        arguments.require(self.radii, _is_size, "radii", "finite, 0 or more")
+        arguments.require_not_negative(self.radii, "radii")
         arguments.require(self.offsets, np.isfinite, "offsets", "finite")
         self.pairs = CollisionPairs((), ()) if pairs is None else pairs
         self.limit_softness = limit_softness
@@ -289,7 +284,7 @@ class Scene(eqx.Module):
             contacts = arguments.parameter(contacts, names[0], (self.size,))
             joints = arguments.parameter(joints, names[1], (np.size(joints),))
             for x, name in zip((contacts, joints), names):
-                arguments.require(x, _is_size, name, "finite, 0 or more")
+                arguments.require_not_negative(x, name)
             if trees is not None:
                 trees = arguments.parameter(trees, names[2], (None, 10))
                 arguments.require(trees, np.isfinite, names[2], "finite")

@@ -127,8 +127,7 @@ def gymnasium_vector(
 
 def _seed_key(seed: Any) -> Array:
     """The random key of a seed. Raises ArgumentError for a negative seed, as Gymnasium does."""
-    if arguments.is_integer(seed) and seed < 0:
-        raise ArgumentError(f"seed is {seed}, expected an integer of 0 or more")
+    arguments.require_counts(least=0, seed=seed)
     return arguments.random_key(seed)
 
 

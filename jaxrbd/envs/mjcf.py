@@ -162,9 +162,7 @@ def _params(env: MjcfWalk, robot: Imported, scene: Scene) -> legged.LeggedParams
 def _checked_command(command: Sequence[float]) -> tuple[float, ...]:
     """The ranges of the commands as a tuple. Raises ArgumentError unless they are 0 or more."""
     values = arguments.parameter(command, "command", (3,))
-    arguments.require(
-        values, lambda x: np.isfinite(x) & (x >= 0), "command", "finite numbers of 0 or more"
-    )
+    arguments.require_not_negative(values, "command")
     return tuple(map(float, values))
 
 

@@ -571,8 +571,7 @@ def _checked_rewards(
                 f"there is no reward term {name!r}; expected one of {', '.join(_REWARDS)}, or a "
                 "pair of a weight and a function"
             )
-        if not callable(term):
-            raise ArgumentError(f"the reward term {name!r} is {term!r}, expected a function")
+        arguments.require_function(term, f"the reward term {name!r}", "a function")
         is_number = isinstance(weight, numbers.Real) and not isinstance(weight, bool)
         if not is_number or not np.isfinite(weight):
             raise ArgumentError(f"the weight of {name!r} is {weight!r}, expected a finite number")
@@ -669,7 +668,7 @@ def _uniform_start(params: MjcfParams, key: Array) -> tuple[Array, Array]:
 def _checked_start(start: tuple[float, float]) -> tuple[float, float]:
     """The ranges of the start. Raises ArgumentError unless they are two numbers, 0 or more."""
     values = arguments.parameter(start, "start", (2,))
-    arguments.require(values, lambda x: (x >= 0) & np.isfinite(x), "start", "finite, 0 or more")
+    arguments.require_not_negative(values, "start")
     return float(values[0]), float(values[1])
 
 

@@ -341,7 +341,7 @@ def _prior(model: Model, prior: ArrayLike | None) -> np.ndarray:
 
 def _non_negative(name: str, value: float) -> float:
     known = np.asarray(arguments.parameter(value, name, ()))
-    arguments.require(known, lambda x: np.isfinite(x) & (x >= 0), name, "0 or more, and finite")
+    arguments.require_not_negative(known, name)
     return float(known)
 
 

@@ -106,8 +106,7 @@ def identify_parameters(
     Wild, "Nonlinear Regression", chapter 5, for the covariance.
     """
     arguments.require_counts(max_steps=max_steps)
-    if not callable(predict):
-        raise ArgumentError(f"predict is {predict!r}, expected a function of the parameters")
+    arguments.require_function(predict, "predict", "a function of the parameters")
     names = _entry_names(start)
     flat, unflatten = ravel_pytree(start)
     measured = _finite("measured", measured)

@@ -36,8 +36,7 @@ def rollout(
     of 0 or more, for a `step` that is no function or returns another structure than the
     state, and for a state that is no tuple.
     """
-    if not callable(step):
-        raise ArgumentError(f"step is {described(step)}, expected a function that makes one step")
+    arguments.require_function(step, "step", "a function that makes one step")
     if not isinstance(state, tuple):
         raise ArgumentError(f"state is {described(state)}, expected a tuple such as (q, v)")
     if (inputs is None) == (steps is None):
@@ -45,8 +44,8 @@ def rollout(
             "rollout takes either inputs (one row per step) or steps (the number of steps)"
         )
 
-    if steps is not None and not (arguments.is_integer(steps) and steps >= 0):
-        raise ArgumentError(f"steps is {steps!r}, expected an integer of 0 or more")
+    if steps is not None:
+        arguments.require_counts(least=0, steps=steps)
 
     @recompute
     def advance(state, row):

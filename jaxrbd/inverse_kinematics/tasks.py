@@ -207,7 +207,7 @@ class GazeTask(Task):
         self.axis = arguments.parameter(axis, f"axis {place}", (3,))
         arguments.require_direction(self.axis, f"axis {place}")
         self.weights = arguments.parameter(weights, f"weights {place}", ())
-        _require_weights(self.weights, f"weights {place}")
+        arguments.require_not_negative(self.weights, f"weights {place}")
 
 
 class ComTask(Task):
@@ -265,16 +265,10 @@ class PostureTask(Task):
 def _weights(x: ArrayLike | Sequence, name: str, n: int | None) -> arguments.Parameter:
     """Weights (n,) from () or (n,). If n is None, any length is right, and () stays ()."""
     weights = arguments.parameter(x, name, (), (n,))
-    _require_weights(weights, name)
+    arguments.require_not_negative(weights, name)
     if weights.ndim or n is None:
         return weights
     return weights * np.ones(n, weights.dtype)
-
-
-def _require_weights(weights: arguments.Parameter, name: str) -> None:
-    arguments.require(
-        weights, lambda x: (x >= 0) & np.isfinite(x), name, "finite, 0 or more in each entry"
-    )
 
 
 def _frame_names(frame: str, relative_to: str | None) -> tuple[str, str | None]:

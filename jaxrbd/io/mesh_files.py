@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import warnings
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import ArgumentError, installation
+from ..errors import require_package
 from . import mesh_limits
 from .mesh_limits import NamedFiles, UnreadableMesh, check_coordinates, check_limit, checked_data
 
@@ -35,8 +34,7 @@ def read_mesh_file(path: Path, scale: np.ndarray) -> list[Part]:
     `mesh_limits`, or has coordinates that are not finite in single precision. Raises ArgumentError
     if trimesh is not installed.
     """
-    if importlib.util.find_spec("trimesh") is None:
-        raise ArgumentError(f"{path}: meshes need trimesh: {installation('view')}")
+    require_package("trimesh", "view", f"{path}: a mesh")
     import trimesh
 
     files = NamedFiles(path)

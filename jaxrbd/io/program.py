@@ -18,7 +18,6 @@ from jaxtyping import PyTree
 
 from ..errors import ArgumentError, SavedFileError
 from ..model import Model, arguments as checked
-from ..model.names import described
 from ..model.parameters import as_array, entries
 from ._sealed import read_sealed, write_sealed
 
@@ -52,8 +51,7 @@ def export_batched(
     """
     checked.robot(model)
     checked.require_flag(model_as_argument, "model_as_argument")
-    if not callable(function):
-        raise ArgumentError(f"function is {described(function)}, expected a function of a model")
+    checked.require_function(function, "function", "a function of a model")
     if not jax.tree.leaves(arguments):
         raise ArgumentError("no argument to batch: expected arguments of one state after the model")
     chosen = entries(platforms)
@@ -92,8 +90,7 @@ def save_program(
     `vjp_order` is no integer of 0 or more. Raises OSError if the file cannot be written, and
     ImportError without the package flatbuffers (`pip install flatbuffers`).
     """
-    if isinstance(vjp_order, bool) or not isinstance(vjp_order, int) or vjp_order < 0:
-        raise ArgumentError(f"vjp_order is {vjp_order!r}, expected an integer of 0 or more")
+    checked.require_counts(least=0, vjp_order=vjp_order)
     checked.require_type(program, "program", export.Exported)
     try:
         body = program.serialize(vjp_order=vjp_order)

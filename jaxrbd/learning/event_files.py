@@ -30,8 +30,7 @@ def tensorboard_writer(
     another `after` than an integer of 0 or more. Raises OSError, which names the folder, if the
     file cannot be written.
     """
-    if not arguments.is_integer(after) or after < 0:
-        raise ArgumentError(f"after is {after!r}, expected an integer of 0 or more")
+    arguments.require_counts(least=0, after=after)
     try:
         from tensorboardX.event_file_writer import EventsWriter
         from tensorboardX.proto import event_pb2, summary_pb2

@@ -90,8 +90,8 @@ class Imitation(rollouts.WindowAlgorithm):
 
     def __post_init__(self):
         for name, function in (("teacher", self.teacher), ("weights", self.weights)):
-            if not callable(function) and not (name == "weights" and function is None):
-                raise ArgumentError(f"{name} is {function!r}, expected a function of observations")
+            if name == "teacher" or function is not None:
+                arguments.require_function(function, name, "a function of observations")
         check_parts(self, "minibatches", "epochs", "updates")
         check_numbers(self)
 

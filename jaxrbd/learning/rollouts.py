@@ -89,20 +89,17 @@ def check_parts(algorithm: Any, name: str, *counts: str) -> None:
 
 # The conditions on the settings of algorithms that are numbers.
 _FINITE = arguments.Requirement("a finite number", np.isfinite)
-_NOT_NEGATIVE = arguments.Requirement(
-    "a finite number of 0 or more", lambda x: np.isfinite(x) & (x >= 0)
-)
 _NUMBERS = {
     "discount": arguments.FRACTION,
     "gae_lambda": arguments.FRACTION,
     "td_lambda": arguments.FRACTION,
     "target_share": arguments.FRACTION,
-    "learning_rate": _NOT_NEGATIVE,
-    "critic_learning_rate": _NOT_NEGATIVE,
-    "last_learning_rate": _NOT_NEGATIVE,
-    "critic_weight": _NOT_NEGATIVE,
-    "entropy_weight": _NOT_NEGATIVE,
-    "last_noise": _NOT_NEGATIVE,
+    "learning_rate": arguments.FINITE_NOT_NEGATIVE,
+    "critic_learning_rate": arguments.FINITE_NOT_NEGATIVE,
+    "last_learning_rate": arguments.FINITE_NOT_NEGATIVE,
+    "critic_weight": arguments.FINITE_NOT_NEGATIVE,
+    "entropy_weight": arguments.FINITE_NOT_NEGATIVE,
+    "last_noise": arguments.FINITE_NOT_NEGATIVE,
     "clip": arguments.POSITIVE,
     "reward_scale": arguments.POSITIVE,
     "action_limit": arguments.POSITIVE,
@@ -125,10 +122,8 @@ def check_numbers(algorithm: Any) -> None:
         if name in _NUMBERS and not left_out:
             _check_number(name, value)
     maker = algorithm.policy_network
-    if maker is not None and not callable(maker):
-        raise ArgumentError(
-            f"policy_network is {maker!r}, expected a function that makes a network"
-        )
+    if maker is not None:
+        arguments.require_function(maker, "policy_network", "a function that makes a network")
     sizes = arguments.entries(algorithm.hidden)
     if sizes is None:
         raise ArgumentError(f"hidden is {algorithm.hidden!r}, expected the sizes of the layers")

@@ -488,8 +488,7 @@ def _episodes(
     The third result (steps, n) states which episodes had not ended before the step.
     """
     arguments.require_counts(episodes=episodes)
-    if not callable(policy):
-        raise ArgumentError(f"policy is {described(policy)}, expected a function of observations")
+    arguments.require_function(policy, "policy", "a function of observations")
     key = arguments.typed_keys(key, "key", 0)
     batch = vectorize(env, params_axes)
 

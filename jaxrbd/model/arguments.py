@@ -26,6 +26,7 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import PRNGKeyArray
 
+from .._math.cast import is_integer as is_integer
 from ..errors import ArgumentError
 from .model import Model, require_one_robot
 from .names import described
@@ -41,6 +42,8 @@ from .parameters import (
     require as require,
     require_direction as require_direction,
     require_flag as require_flag,
+    require_function as require_function,
+    require_not_negative as require_not_negative,
     require_type as require_type,
     sequence as sequence,
     text as text,
@@ -131,11 +134,6 @@ def reference_frame(reference: str) -> str:
 # ------------------------------------------------------------------------------ checks of values
 
 
-def is_integer(x: Any) -> bool:
-    """Whether x is an integer of Python or NumPy, and no truth value."""
-    return isinstance(x, (int, np.integer)) and not isinstance(x, bool)
-
-
 def require_finite(name: str, values: np.ndarray) -> None:
     """Raise ArgumentError, which names the values, if an entry is infinite or NaN."""
     if not np.all(np.isfinite(values)):
@@ -144,8 +142,7 @@ def require_finite(name: str, values: np.ndarray) -> None:
 
 def require_callable(name: str, f: Any, call: str) -> None:
     """Raise ArgumentError if f is no function, or if it cannot be called as in `call`."""
-    if not callable(f):
-        raise ArgumentError(f"{name} is {f!r}, expected a function")
+    require_function(f, name, "a function")
     try:
         signature = inspect.signature(f)
     except (TypeError, ValueError):  # some functions of compiled modules have no signature
@@ -158,11 +155,11 @@ def require_callable(name: str, f: Any, call: str) -> None:
         ) from None
 
 
-def require_counts(**values: Any) -> None:
-    """Raise ArgumentError, which names the value, for a value that is no integer of 1 or more."""
+def require_counts(*, least: int = 1, **values: Any) -> None:
+    """Raise ArgumentError, which names the value, unless each is an integer of `least` or more."""
     for name, count in values.items():
-        if not is_integer(count) or count < 1:
-            raise ArgumentError(f"{name} is {count!r}, expected an integer of 1 or more")
+        if not is_integer(count) or count < least:
+            raise ArgumentError(f"{name} is {count!r}, expected an integer of {least} or more")
 
 
 def random_key(seed: Any) -> PRNGKeyArray:

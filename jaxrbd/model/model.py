@@ -23,7 +23,7 @@ from ..topology import Topology
 from .coupling import Coupling
 from .geometry import LinkGeometry
 from .names import JointPlace, body_index, frame_index, joint_place
-from .parameters import is_symmetric, parameter, require, require_flag
+from .parameters import is_symmetric, parameter, require, require_flag, require_not_negative
 
 # The joint that `load_urdf` adds between the world and the root link.
 ROOT_JOINT = "root_joint"
@@ -264,7 +264,7 @@ class Model(eqx.Module):
         require_one_robot(self)
         i = body_index(self, body)
         mass = parameter(mass, "mass", ())
-        require(mass, lambda x: np.isfinite(x) & (x >= 0), "mass", "a finite number of 0 or more")
+        require_not_negative(mass, "mass")
         given = self.inertia[i, 0]
         if not isinstance(given, Tracer) and given == 0:
             raise ArgumentError(f"body {body!r} has no mass that could be scaled; use with_payload")

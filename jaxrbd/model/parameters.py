@@ -154,6 +154,13 @@ def require_flag(x: Any, name: str) -> None:
         raise ArgumentError(f"{name} is {x!r}, expected True or False")
 
 
+def require_function(x: Any, name: str, expected: str) -> None:
+    """Raise ArgumentError, which names the argument x, if it is no function."""
+    if not callable(x):
+        given = described(x) if isinstance(x, Array) else repr(x)
+        raise ArgumentError(f"{name} is {given}, expected {expected}")
+
+
 def names(x: Sequence[str] | None, what: str) -> tuple[str, ...]:
     """A sequence of names as a tuple. Raises ArgumentError for None and other objects.
 
@@ -207,6 +214,11 @@ def is_symmetric(x: np.ndarray) -> bool:
 def require_direction(x: Parameter, name: str) -> None:
     """Raise ArgumentError for a vector that is zero or not finite, unless JAX traces it."""
     require(x, lambda x: np.all(np.isfinite(x)) and np.any(x), name, "a direction, not zero")
+
+
+def require_not_negative(x: Parameter, name: str) -> None:
+    """Raise ArgumentError for an entry that is negative or not finite, unless JAX traces x."""
+    require(x, lambda x: (x >= 0) & np.isfinite(x), name, "finite, 0 or more")
 
 
 def require(x: Parameter, test: Callable[[np.ndarray], Any], name: str, expected: str) -> None:

@@ -16,7 +16,7 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from .parameters import Parameter, parameter, require
+from .parameters import Parameter, parameter, require, require_not_negative
 
 Vector = ArrayLike | Sequence[int | float]
 
@@ -105,7 +105,7 @@ def checked_size(x: Vector, name: str, shape: tuple[int, ...] = ()) -> Parameter
     Raises ArgumentError, which names the size, if it has another shape, is negative or not finite.
     """
     size = parameter(x, name, shape)
-    require(size, lambda x: (x >= 0) & (x < float("inf")), name, "0 or more, and finite")
+    require_not_negative(size, name)
     return size
 
 

@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from .._math.linear import einsum
+from .._math.linear import einsum, free_part
 from .line_search import Trial
 from .lqr import LqrSolution, LqrStages, lqr
 
@@ -150,14 +151,12 @@ def clamped(stages: LqrStages, held: Array, values: Array) -> LqrStages:
     A, B, c, Q, R, S, q, r = stages
     values = jnp.where(held, values, 0)
     free = ~held
-    identity = jnp.eye(R.shape[-1], dtype=R.dtype)
-    both_free = free[:, :, None] & free[:, None, :]
     return LqrStages(
         A,
         jnp.where(free[:, None, :], B, 0),
         c + einsum("tij,tj->ti", B, values),
         Q,
-        jnp.where(both_free, R, jnp.where(held[:, :, None], identity, 0)),
+        jax.vmap(free_part)(R, free),
         jnp.where(free[:, :, None], S, 0),
         q.at[:-1].add(einsum("tij,ti->tj", S, values)),
         jnp.where(held, -values, r + einsum("tij,tj->ti", R, values)),

@@ -256,8 +256,7 @@ def _require_limits_with_gains(model: Model, servo: Servo, dofs: tuple[int, ...]
 
 def _not_negative(x: ArrayLike, name: str) -> arguments.Parameter:
     x = arguments.parameter(x, name, ())
-    expected = "a finite number of 0 or more"
-    arguments.require(x, lambda x: (x >= 0) & np.isfinite(x), name, expected)
+    arguments.require_not_negative(x, name)
     return x
 
 

@@ -143,10 +143,9 @@ class FluidForces(eqx.Module):
         self.density = required_parameters(density, "density", ())
         self.viscosity = required_parameters(viscosity, "viscosity", ())
         for name in ("density", "viscosity"):
-            arguments.require(getattr(self, name), lambda x: x >= 0, name, "0 or more")
+            arguments.require_not_negative(getattr(self, name), name)
         self.wind = parameters(wind, "wind", np.zeros(3))
-        for name in ("density", "viscosity", "wind"):
-            arguments.require(getattr(self, name), np.isfinite, name, "finite")
+        arguments.require(self.wind, np.isfinite, "wind", "finite")
         for name, x, kind in (
             ("boxes", boxes, FluidBoxes),
             ("ellipsoids", ellipsoids, FluidEllipsoids),
@@ -169,8 +168,7 @@ def _checked(
     names = arguments.names(frames, "frames")
     n = len(names)
     sizes = required_parameters(sizes, sizes_name, (n, 3))
-    arguments.require(sizes, lambda x: x >= 0, sizes_name, "0 or more")
-    arguments.require(sizes, np.isfinite, sizes_name, "finite")
+    arguments.require_not_negative(sizes, sizes_name)
     if X is not None and not isinstance(X, Pose):
         raise ArgumentError(f"{X_name} is {X!r}, expected a Pose or None")
     R, p = (None, None) if X is None else X

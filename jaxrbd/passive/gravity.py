@@ -51,9 +51,9 @@ class GravityCompensation(eqx.Module):
         n = len(self.frames)
         self.factors = required_parameters(factors, "factors", (n,))
         self.masses = required_parameters(masses, "masses", (n,))
-        arguments.require(self.masses, lambda x: x >= 0, "masses", "0 or more")
+        arguments.require_not_negative(self.masses, "masses")
         self.centers = required_parameters(centers, "centers", (n, 3))
-        for name in ("factors", "masses", "centers"):
+        for name in ("factors", "centers"):
             arguments.require(getattr(self, name), np.isfinite, name, "finite")
 
     def __call__(self, model: Model, q: Array | Kinematics) -> Float[Array, " nv"]:

@@ -45,7 +45,7 @@ class Noise(eqx.Module):
         self.std = arguments.parameter(std, "std")
         self.bias = arguments.parameter(bias, "bias")
         self.resolution = None
-        arguments.require(self.std, lambda x: (x >= 0) & np.isfinite(x), "std", "finite, 0 or more")
+        arguments.require_not_negative(self.std, "std")
         arguments.require(self.bias, np.isfinite, "bias", "finite")
         if resolution is not None:
             step = arguments.parameter(resolution, "resolution")

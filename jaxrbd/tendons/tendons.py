@@ -87,22 +87,18 @@ class Tendons(eqx.Module):
             if x is None:
                 return None
             values = parameters(x, name, np.zeros(n))
-            require_not_negative(values, name)
+            arguments.require_not_negative(values, name)
             return values
-
-        def require_not_negative(x: arguments.Parameter, name: str) -> None:
-            expected = "0 or more, and finite"
-            arguments.require(x, lambda x: (x >= 0) & np.isfinite(x), name, expected)
 
         self.stiffness = None if stiffness is None else polynomials(stiffness, "stiffness", n)
         if self.stiffness is not None:
             constants = self.stiffness if self.stiffness.ndim == 1 else self.stiffness[:, :1]
-            require_not_negative(constants, "stiffness")
+            arguments.require_not_negative(constants, "stiffness")
             arguments.require(self.stiffness, np.isfinite, "stiffness", "finite")
         self.rest = np.zeros((n, 2)) if rest is None else ranges(rest, "rest", n)
         self.damping = None if damping is None else polynomials(damping, "damping", n)
         if self.damping is not None:
-            require_not_negative(self.damping, "damping")
+            arguments.require_not_negative(self.damping, "damping")
         self.friction = not_negative(friction, "friction")
         self.armature = not_negative(armature, "armature")
         self.limits = None if limits is None else ranges(limits, "limits", n)

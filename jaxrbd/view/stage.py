@@ -6,13 +6,12 @@ After the start, only the poses of the nodes, the visible layers and the contact
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError, installation
+from ..errors import ArgumentError, require_package
 from ..model import Model
 from ..model.arguments import names, require_flag
 from .drawing import LAYERS, Drawing
@@ -33,8 +32,7 @@ def checked_layers(layers: Sequence[str]) -> tuple[str, ...]:
 
 def viser_module() -> Any:
     """The module `viser`. Raises ArgumentError if it is not installed."""
-    if importlib.util.find_spec("viser") is None:
-        raise ArgumentError(f"the viewer needs the package viser: {installation('view')}")
+    require_package("viser", "view", "the viewer")
     import viser
 
     return viser

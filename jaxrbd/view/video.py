@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import os
 import struct
@@ -15,7 +14,7 @@ from typing import NamedTuple, cast
 import numpy as np
 from jax.typing import ArrayLike
 
-from ..errors import ArgumentError, installation
+from ..errors import ArgumentError, require_package
 from ..io._sealed import file_path, replace_file
 from ..model import Model, arguments
 from .drawing import drawing
@@ -116,9 +115,7 @@ def checked_type(path: str | os.PathLike[str]) -> str:
         raise ArgumentError(f"path is {str(path)!r}, expected a name that ends in .gif or .mp4")
     if not Path(path).parent.is_dir():
         raise ArgumentError(f"path is {str(path)!r}, and its folder does not exist")
-    module = _TYPES[kind].module
-    if importlib.util.find_spec(module) is None:
-        raise ArgumentError(f"a {kind} video needs {module}: {installation('video')}")
+    require_package(_TYPES[kind].module, "video", f"a {kind} video")
     return kind
 
 

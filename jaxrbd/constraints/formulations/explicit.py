@@ -15,7 +15,6 @@ from ..._math.linear import inverse_positive_definite, matmul
 from ...algorithms.crba import crba
 from ...algorithms.rnea import rnea
 from ...configuration import difference
-from ...errors import ArgumentError
 from ...model import Model, arguments
 
 
@@ -59,8 +58,7 @@ def explicit_dynamics(
     is not unique, and the result is usually not finite. Raises ArgumentError for an argument of a
     wrong shape and for a `gamma` that is not a function. Source: Featherstone (3.18) to (3.21).
     """
-    if not callable(gamma):
-        raise ArgumentError(f"gamma is {gamma!r}, expected a function of y")
+    arguments.require_function(gamma, "gamma", "a function of y")
     y = arguments.array(model, y, "y", (jnp.size(y),), "n")
     y_dot = arguments.array(model, y_dot, "y_dot", y.shape, "n")
     tau = arguments.velocity(model, tau, "tau")
@@ -71,7 +69,7 @@ def explicit_dynamics(
 
         Its first and second time derivatives along y + t y_dot are v and g at t = 0.
         """
-        return difference(model, q, gamma(y + dy))
+        return difference.unchecked(model, q, gamma(y + dy))
 
     def velocity(t):
         return jax.jvp(moved, (t * y_dot,), (y_dot,))[1]
@@ -79,7 +77,7 @@ def explicit_dynamics(
     G = jax.jacfwd(moved)(jnp.zeros_like(y))
     one = jnp.ones((), model.dtype)
     v, g = jax.jvp(velocity, (jnp.zeros_like(one),), (one,))
-    M = matmul(G.T, matmul(crba(model, q), G))
+    M = matmul(G.T, matmul(crba.unchecked(model, q), G))
     C = matmul(G.T, rnea(model, q, v, g, f_ext))
     y_accel = matmul(inverse_positive_definite((M + M.T) / 2), matmul(G.T, tau) - C)
     return ExplicitDynamics(y_accel, q, v, matmul(G, y_accel) + g, G, M, C)

@@ -14,8 +14,8 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from ..errors import ArgumentError
-from ..model import Model, arguments
+from ...errors import ArgumentError
+from ...model import Model, arguments
 
 
 @arguments.compiled
