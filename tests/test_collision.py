@@ -1358,12 +1358,14 @@ def test_a_simplified_hull_states_its_error(rng, monkeypatch):
     # A mesh of many vertices, in a frame far from it and in mm.
     ball = rng.normal(size=(20_000, 3))
     ball = 1e3 + ball / np.linalg.norm(ball, axis=1, keepdims=True)
+    ball = ball[np.argsort(ball[:, 0])]
     tracemalloc.start()
-    _, error = convex_hull(ball)
+    hull, error = convex_hull(ball)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert 0.01 < error < 0.15
-    assert peak < 5e8  # the heights of all vertices over all faces would be 6 GB
+    assert 0.01 < error < 0.08
+    assert max(outside_of_hull(hull.vertices, x) for x in ball[::50]) < error + 1e-9
+    assert peak < 1e8  # the heights of all vertices over all faces would be 6 GB
 
 
 @pytest.mark.slow
@@ -1420,6 +1422,9 @@ WRONG = {
     "vertices has 257 points": lambda: ConvexMesh(np.ones((257, 3))),
     "vertices has shape": lambda: ConvexMesh(np.ones((5, 2))),
     "vertices has only points in one plane": lambda: ConvexMesh(CORNERS[:4]),
+    "vertices has only points in one plane, expected points of a solid": lambda: ConvexMesh(
+        CORNERS * [1, 1, 1e-10]
+    ),
     "vertices has entries that are not finite": lambda: ConvexMesh(CORNERS * np.nan),
     "vertices has entries that are not finite, or above": lambda: ConvexMesh(1e308 * CORNERS),
     "points has entries that are not finite, or above": lambda: convex_hull(1e100 * CORNERS),

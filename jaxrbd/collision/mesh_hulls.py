@@ -17,14 +17,14 @@ from ..model.arguments import Parameter
 MAX_VERTICES = 256
 # The largest coordinate in m. The products of larger ones can overflow.
 _LARGEST = 1e30
-# Points are in one plane if the thickness of their hull, divided by its length, is less than this.
+# Points of a hull of the size 1 are in one plane if they are less than this far from a plane.
 _FLAT = 1e-9
 # Two triangles are in one face if their normals differ by at most this.
 _FLAT_EDGE = 1e-9
-# The number of points whose distances from all triangles of a hull are computed at a time.
+# The number of points whose heights over all triangles of a hull are computed at a time.
 _CHUNK = 2048
-# The largest number of products of vertices and normals that `_hull` computes at once.
-_PRODUCTS = 4_000_000
+# `simplified_hull` chooses from at most this many points, because each choice compares all.
+_CANDIDATES = 4096
 
 
 def checked_hull(vertices: ArrayLike) -> tuple[Parameter, Parameter]:
@@ -66,18 +66,14 @@ def simplified_hull(points: ArrayLike, most_vertices: int) -> tuple[np.ndarray, 
         return points, 0.0
     from scipy.spatial import ConvexHull
 
+    candidates = points if len(points) <= _CANDIDATES else _farthest(points, _CANDIDATES)
     # As in Quickhull, the next vertex is the one that is farthest outside.
-    hull = ConvexHull(points[_first_four(points)], incremental=True)
-    heights = _heights(hull, points)
+    hull = ConvexHull(candidates[_first_four(candidates)], incremental=True)
     while len(hull.points) < most_vertices:
-        hull.add_points(points[[np.argmax(heights)]])
-        heights = _heights(hull, points)
-    corners = hull.points[hull.simplices]
-    chunks = range(0, len(points), _CHUNK)
-    # A point inside the hull is replaced by a vertex of the hull, whose distance is 0.
-    outside = np.where(heights[:, None] > 0, points, hull.points[0])
-    errors = [_distances(outside[i : i + _CHUNK], corners) for i in chunks]
-    return np.array(hull.points), float(max(map(np.max, errors)))
+        heights = np.max(_heights(hull, candidates), axis=1)
+        hull.add_points(candidates[[np.argmax(heights)]])
+    chunks = [points[i : i + _CHUNK] for i in range(0, len(points), _CHUNK)]
+    return np.array(hull.points), max(_largest_distance(hull, chunk) for chunk in chunks)
 
 
 def require_most_vertices(most_vertices: Any) -> None:
@@ -116,13 +112,8 @@ def _hull(points: np.ndarray, name: str) -> Any:
         hull = ConvexHull((points - points[0]) / max(size, np.finfo(float).tiny))
     except QhullError:
         raise _flat(name) from None
-    # In parts: a mesh of a robot can have 20,000 faces, and as many vertices on its hull.
-    corners, normals = hull.points[hull.vertices], hull.equations[:, :3]
-    part = max(1, _PRODUCTS // len(corners))
-    for start in range(0, len(normals), part):
-        thickness = np.ptp(corners @ normals[start : start + part].T, axis=0)
-        if np.min(thickness) < _FLAT:
-            raise _flat(name)
+    if _height_of_four(hull.points[hull.vertices]) < _FLAT:
+        raise _flat(name)
     return hull
 
 
@@ -152,14 +143,47 @@ def _first_four(points: np.ndarray) -> list[int]:
     return [a, b, c, int(np.argmax(np.abs(rest @ across[c])))]
 
 
+def _height_of_four(points: np.ndarray) -> float:
+    """The height of the fourth of `_first_four` over the plane of the first three, 0 on a line.
+
+    All points are at most this far from the plane.
+    """
+    a, b, c, d = points[_first_four(points)]
+    normal = np.cross(b - a, c - a)
+    length = np.linalg.norm(normal)
+    return float(abs((d - a) @ normal) / length) if length > 0 else 0.0
+
+
+def _farthest(points: np.ndarray, count: int) -> np.ndarray:
+    """The points that are farthest in `count` directions, which are spread over the sphere."""
+    # A spiral of Fibonacci: equal steps in height, and in angle by the golden ratio.
+    height = (2 * np.arange(count) + 1) / count - 1
+    angle = np.pi * (1 + np.sqrt(5)) * np.arange(count)
+    radius = np.sqrt(1 - height * height)
+    directions = np.stack([radius * np.cos(angle), radius * np.sin(angle), height], axis=1)
+    parts = np.split(directions, range(64, count, 64))
+    return points[np.unique([np.argmax(points @ part.T, axis=0) for part in parts])]
+
+
 def _heights(hull: Any, points: np.ndarray) -> np.ndarray:
-    """For each point, its largest height over the planes of the faces of a hull, (n,)."""
-    return np.max(points @ hull.equations[:, :3].T + hull.equations[:, 3], axis=1)
+    """The heights (n, m) of n points over the planes of the m triangles of a hull."""
+    return points @ hull.equations[:, :3].T + hull.equations[:, 3]
+
+
+def _largest_distance(hull: Any, points: np.ndarray) -> float:
+    """The largest distance of points (n, 3) from a hull, 0 if all are inside."""
+    # The nearest triangle of a point is one of those that it is above.
+    point, triangle = np.nonzero(_heights(hull, points) > 0)
+    if len(point) == 0:
+        return 0.0
+    distances = _distances(points[point], hull.points[hull.simplices[triangle]])
+    first_of_point = np.flatnonzero(np.diff(point, prepend=-1))
+    return float(np.max(np.minimum.reduceat(distances, first_of_point)))
 
 
 def _distances(points: np.ndarray, corners: np.ndarray) -> np.ndarray:
-    """The least distances (n,) of points (n, 3) from triangles with the corners (m, 3, 3)."""
-    to_corners = corners - points[:, None, None]
+    """The distances (n,) of points (n, 3) from triangles with the corners (n, 3, 3)."""
+    to_corners = corners - points[:, None]
     edges = np.roll(corners, -1, 1) - corners
     squares = np.sum(edges * edges, axis=-1)
     part = np.clip(-np.sum(to_corners * edges, axis=-1) / squares, 0, 1)
@@ -167,6 +191,6 @@ def _distances(points: np.ndarray, corners: np.ndarray) -> np.ndarray:
     normals = np.cross(edges[:, 0], edges[:, 1])
     normals /= np.linalg.norm(normals, axis=1, keepdims=True)
     inside_edges = np.sum(np.cross(to_corners, edges) * normals[:, None], axis=-1)
-    above = np.abs(np.sum(to_corners[:, :, 0] * normals, axis=-1))
+    above = np.abs(np.sum(to_corners[:, 0] * normals, axis=-1))
     over_face = np.where(np.all(inside_edges >= 0, axis=-1), above, np.inf)
-    return np.min(np.minimum(np.min(to_edges, axis=-1), over_face), axis=-1)
+    return np.minimum(np.min(to_edges, axis=-1), over_face)

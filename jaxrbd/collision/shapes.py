@@ -91,9 +91,10 @@ def convex_hull(
     - `most_vertices`: the largest number of vertices of the result, from 4 to 256.
 
     If the hull has more than `most_vertices` vertices, the result begins with four of them; then
-    the vertex that is farthest outside is added, one by one. The error is then the largest distance
-    of a point from the hull of these vertices, without the rounding; else it is 0. With the error
-    as rounding, the shape contains all points.
+    the vertex that is farthest outside is added, one by one. Of a hull with more than 4,096
+    vertices, only the farthest ones in 4,096 directions are added. The error is then the largest
+    distance of a point from the hull of these vertices, without the rounding; else it is 0. With
+    the error as rounding, the shape contains all points.
 
     Raises ArgumentError for fewer than four points, for points in one plane, for coordinates that
     are not finite or above 1e30 m, for points that JAX traces, for `most_vertices` out of its
