@@ -92,6 +92,11 @@ def test_files_in_packages_and_files_that_cannot_be_read(tmp_path):
     (tmp_path / "broken.stl").write_bytes(b"solid but not finished")
     with pytest.raises(rbd.ArgumentError, match=r"link 'arm': mesh .*broken\.stl' cannot be read"):
         io.read_meshes(robot(tmp_path, [("broken.stl", "1 1 1")]))
+    (tmp_path / "flat.obj").write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\nv 1 1 0\nf 1 2 3\nf 2 4 3\n")
+    with pytest.raises(
+        rbd.ArgumentError, match=r"link 'arm': mesh .*flat\.obj' has only points in"
+    ):
+        io.read_meshes(robot(tmp_path, [("flat.obj", "1 1 1")]))
 
 
 def test_a_model_without_mesh_files_does_not_change():

@@ -17,7 +17,7 @@ from ..model.arguments import Parameter
 MAX_VERTICES = 256
 # The largest coordinate in m. The products of larger ones can overflow.
 _LARGEST = 1e30
-# Points of a hull of the size 1 are in one plane if they are less than this far from a plane.
+# Points are in one plane if their distance from it, divided by their size, is less than this.
 _FLAT = 1e-9
 # Two triangles are in one face if their normals differ by at most this.
 _FLAT_EDGE = 1e-9
@@ -95,6 +95,19 @@ def hull_triangles(vertices: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     return points, faces
 
 
+def is_flat(points: np.ndarray) -> bool:
+    """Whether all points (n, 3), of which there is one or more, are in one plane."""
+    size = np.max(np.ptp(points, axis=0))
+    if size == 0:
+        return True
+    points = (points - points[0]) / size
+    a, b, c, d = points[_first_four(points)]
+    normal = np.cross(b - a, c - a)
+    length = np.linalg.norm(normal)
+    # The fourth point is the farthest from the plane of the first three.
+    return bool(length == 0 or abs((d - a) @ normal) < _FLAT * length)
+
+
 def _hull(points: np.ndarray, name: str) -> Any:
     """The hull by Qhull, of the points after a translation and a scaling to the size 1.
 
@@ -112,7 +125,7 @@ def _hull(points: np.ndarray, name: str) -> Any:
         hull = ConvexHull((points - points[0]) / max(size, np.finfo(float).tiny))
     except QhullError:
         raise _flat(name) from None
-    if _height_of_four(hull.points[hull.vertices]) < _FLAT:
+    if is_flat(points):
         raise _flat(name)
     return hull
 
@@ -141,17 +154,6 @@ def _first_four(points: np.ndarray) -> list[int]:
     across = np.cross(rest, rest[b])
     c = int(np.argmax(np.linalg.norm(across, axis=1)))
     return [a, b, c, int(np.argmax(np.abs(rest @ across[c])))]
-
-
-def _height_of_four(points: np.ndarray) -> float:
-    """The height of the fourth of `_first_four` over the plane of the first three, 0 on a line.
-
-    All points are at most this far from the plane.
-    """
-    a, b, c, d = points[_first_four(points)]
-    normal = np.cross(b - a, c - a)
-    length = np.linalg.norm(normal)
-    return float(abs((d - a) @ normal) / length) if length > 0 else 0.0
 
 
 def _farthest(points: np.ndarray, count: int) -> np.ndarray:

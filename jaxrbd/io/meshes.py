@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ..collision.mesh_hulls import is_flat
 from ..errors import ArgumentError
 from ..model import Model, arguments
 from ..model.geometry import Geometry, LinkGeometry, Mesh, MeshFile
@@ -30,8 +31,8 @@ def read_meshes(
     - `packages`, `search_environment`: as for `find_package_file`, which finds the files.
 
     Raises ArgumentError, which names the link and the file, for a file that does not exist, cannot
-    be read or is beyond a limit, and if trimesh is not installed. Other errors and the warnings are
-    those of `find_package_file`.
+    be read, is flat or is beyond a limit, and if trimesh is not installed. Other errors and the
+    warnings are those of `find_package_file`.
     """
     arguments.require_flag(search_environment, "search_environment")
     known: dict[MeshFile, Mesh] = {}
@@ -48,14 +49,17 @@ def read_meshes(
                     file.uri, packages, file.robot_file, search_environment=search_environment
                 )
                 parts = read_mesh_file(path, np.array(file.scale, float))
+                vertices = np.concatenate([part.vertices for part in parts])
+                if is_flat(vertices):
+                    raise UnreadableMesh(
+                        f"mesh {str(path)!r} has only points in one plane, expected a solid body"
+                    )
             except (ArgumentError, UnreadableMesh) as error:
                 message = f"link {link!r}: {error}"
                 raise ArgumentError(message, argument=error.argument) from None
             offsets = np.cumsum([0, *(len(part.vertices) for part in parts)])
-            known[key] = Mesh(
-                np.concatenate([part.vertices for part in parts]),
-                np.concatenate([part.faces + n for part, n in zip(parts, offsets)]),
-            )
+            faces = np.concatenate([part.faces + n for part, n in zip(parts, offsets)])
+            known[key] = Mesh(vertices, faces)
         return dataclasses.replace(geometry, shape=known[key])
 
     links = arguments.robot(model).geometry
