@@ -78,6 +78,8 @@ OTHERS += [(Capsule, Capsule), (Capsule, Cylinder), (Sphere, Ellipsoid), (Sphere
 OTHERS += [(Sphere, Cylinder)]
 OTHERS += [(Box, Capsule), (ConvexMesh, ConvexMesh), (Box, ConvexMesh), (Capsule, ConvexMesh)]
 OTHERS += [(Ellipsoid, ConvexMesh)]
+OTHERS += [(Sphere, Capsule), (Sphere, ConvexMesh), (Capsule, Ellipsoid)]
+assert len({frozenset(pair) for pair in [*KINDS, *OTHERS]}) == 21  # all pairs of kinds
 
 
 def of_kinds(default, kinds):
@@ -244,9 +246,7 @@ def test_no_shorter_translation_separates_shapes(kinds, rng):
         better = width > least
         n, least = np.where(better[:, None], tried, n), np.where(better, width, least)
     larger = least > d + 1e-12
-    # In some overlaps of a hull with a box, a capsule or a hull, the depth is a local minimum.
-    curved = {Cylinder, Ellipsoid} & set(kinds)
-    assert np.sum(larger) <= (0.01 * N if ConvexMesh in kinds and not curved else 0)
+    assert not np.any(larger)
 
 
 def test_the_visits_of_a_hull_and_a_cylinder(rng):
@@ -717,7 +717,7 @@ def test_distances_agree_with_coal(kinds, rng):
     found = np.asarray(separate()(*arguments).distance)
     request = coal.DistanceRequest()
     request.gjk_tolerance, request.gjk_max_iterations = 1e-10, 500
-    for i in range(0, N, 40):
+    for i in range(0, N, 4):
         (shape_a, radius_a), (shape_b, radius_b) = coal_shape(a, i), coal_shape(b, i)
         places = [coal.Transform3s(np.asarray(X.R[i]), np.asarray(X.p[i])) for X in (X_a, X_b)]
         expected = coal.distance(

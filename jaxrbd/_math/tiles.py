@@ -109,7 +109,7 @@ def _repeated(
                 row = jnp.zeros_like(rows)
                 for i, n in zip(place, x.shape):
                     row = n * row + (i if n > 1 else 0)
-                return Row(x.reshape(-1, *x.shape[axes:]), row)
+                return Row(x.reshape(math.prod(x.shape[:axes]), *x.shape[axes:]), row)
 
             arguments = jax.tree.map(taken, operands), block
             if tables is None:

@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 from .._math.cast import as_array, cast, stacked
 from .._math.linear import matmul
+from ..algorithms.analytic_rules import FirstOrder, with_analytic_derivatives
 from ..algorithms.common_frame import dof_columns
 from ..algorithms.kinematics import (
     Kinematics,
@@ -290,7 +291,9 @@ def robot_distances(
     `q` (nq,) or its `Kinematics`. A distance is negative if the shapes overlap. Derivatives are as
     for `distance`. Raises ArgumentError for an unknown frame.
     """
-    return robot_separations.unchecked(model, q, pairs).distance
+    if isinstance(q, Kinematics) or not len(checked_pairs(pairs)):
+        return robot_separations.unchecked(model, q, pairs).distance
+    return _distances((model, pairs), q)
 
 
 @arguments.compiled(arrays=("q",))
@@ -337,6 +340,24 @@ def distances_and_jacobian(
     moves = jnp.asarray((b - a)[:, model.topology.dof_body], model.dtype)
     rows = moves * matmul(force, columns.T)
     return found.distance, independent_force(model, kinematics.q, rows.T).T
+
+
+def _value(constants: tuple[Model, DistancePairs], q: Array) -> Array:
+    """The distances (m,) of `robot_distances`."""
+    model, pairs = constants
+    return robot_separations.unchecked(model, q, pairs).distance
+
+
+def _first_order(constants: tuple[Model, DistancePairs], q: Array) -> FirstOrder:
+    """The distances (m,), and their Jacobian."""
+    model, pairs = constants
+    kinematics = forward_kinematics.unchecked(model, q)
+    distances, jacobian = distances_and_jacobian(model, kinematics, pairs)
+    return FirstOrder(distances, (jacobian,))
+
+
+# JAX differentiates the program of the Jacobian for second derivatives.
+_distances = with_analytic_derivatives(_value, _first_order)
 
 
 def shape_places(model: Model, kinematics: Kinematics, shapes: Sequence[PlacedShape]) -> Places:
