@@ -28,6 +28,8 @@ from jaxrbd.conformance import (
     JaxRBD,
     Tree,
     Unsupported,
+    check_distances,
+    distances,
     make_robot,
     run,
     true_derivatives,
@@ -473,6 +475,44 @@ def planted(forward=0.0, reverse=0.0, scale=1.0):
     )
 
 
+DERIVATIVES = ["first, forward", "first, reverse", "second", "points"]
+
+
+def sine(wrong, error, kink):
+    """The function `_derivatives` of a "distance" sin(1 + t), with an error in one derivative."""
+    length = distances._LENGTH
+    factors = {name: 1 + (error if name == wrong else 0) for name in DERIVATIVES}
+
+    def derivatives(t, *_):
+        x = 1 + length * t
+        first, second = length * jnp.cos(x), -(length**2) * jnp.sin(x)
+        value = jnp.full(10, jnp.sin(x) + kink * jnp.abs(t - 0.01))
+        forward = (
+            jnp.full(10, factors["points"] * first).at[0].set(factors["first, forward"] * first)
+        )
+        return distances._Derivatives(
+            value, forward, factors["first, reverse"] * first, factors["second"] * second
+        )
+
+    return derivatives
+
+
+@pytest.mark.gives_nan
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_an_error_in_a_derivative_of_a_distance_is_found(name, monkeypatch):
+    """An error just above the tolerance, one just below it, NaN, and unsure references."""
+    for error, kink, wrong in (
+        (4e-6, 0, [name]),
+        (1e-6, 0, []),
+        (np.nan, 0, [name]),
+        (0, 1e-3, DERIVATIVES),
+    ):
+        monkeypatch.setattr(distances, "_derivatives", sine(name, error, kink))
+        report = check_distances([("sphere", "sphere")], samples=9)
+        assert [check.derivative for check in report.checks if check.wrong] == wrong
+        assert ("WRONG" in report.table()) == report.wrong == bool(wrong)
+
+
 @pytest.mark.gives_nan
 @pytest.mark.parametrize("mode", conformance.MODES)
 @pytest.mark.parametrize(("size", "found"), [(2e-6, True), (5e-7, False), (np.nan, True)])
@@ -565,8 +605,9 @@ FEW = "--kinds revolute --quantities placement --order 1 --modes forward --preci
         ("--adapter json:JSONEncoder", "--adapter json:JSONEncoder is <class"),
         ("--state nowhere", "--state: no state has 'nowhere' in its name"),
         ("--solutions no_robot.urdf", "no_robot.urdf: "),
-        ("--solutions no.urdf --json a.json", "--json is an option of the suite, and not"),
-        ("--solutions no.urdf --kinds planar", "--kinds is an option of the suite, and not"),
+        ("--solutions no.urdf --json a.json", "--json cannot be used with --solutions"),
+        ("--solutions no.urdf --kinds planar", "--kinds cannot be used with --solutions"),
+        ("--distances --order 1", "--order cannot be used with --distances"),
         (f"{FEW} --json no/folder", "--json no/folder: No such file or directory"),
     ],
 )

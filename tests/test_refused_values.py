@@ -988,6 +988,12 @@ REFUSED = {
     "trees[0] is 'str', expected a Tree": lambda: conformance.make_robot(["arm"]),
     "robot is 'str', expected a Robot": lambda: conformance.urdf("arm"),
     "curve is 3, expected a function": lambda: conformance.true_derivatives(3),
+    "shapes has ('cone', 'box'), expected pairs from SHAPE_PAIRS": lambda: (
+        conformance.check_distances([("cone", "box")])
+    ),
+    "samples is 2, expected an integer of 8 or more": lambda: conformance.check_distances(
+        samples=2
+    ),
     "expected a robot with one dof or more": lambda: conformance.check_solutions(
         rbd.model.lock_joints(ARM, dict.fromkeys(ARM.joint_names, 0.0))
     ),

@@ -5,9 +5,19 @@ tests another library through an adapter (`Adapter`).
 
 `python -m jaxrbd.conformance --solutions ROBOT` tests the derivatives of the solutions of optimal
 control and inverse kinematics of jaxrbd for a robot of the user (`check_solutions`).
+
+`python -m jaxrbd.conformance --distances` tests the derivatives of the distances of all pairs of
+kinds of shapes (`check_distances`).
 """
 
 from .adapters import QUANTITIES, STEP, Adapter, Functions, JaxRBD, Unsupported
+from .distances import (
+    DISTANCE_TOLERANCE,
+    SHAPE_PAIRS,
+    DistanceCheck,
+    DistanceReport,
+    check_distances,
+)
 from .report import MODES, PRECISIONS, TOLERANCE, Report
 from .robots import ALL_TREES, KINDS, PLACES, Robot, Tree, make_robot
 from .solutions import SOLUTION_TOLERANCE, SolutionCheck, SolutionReport, check_solutions
@@ -50,6 +60,12 @@ __all__ = [
     "SolutionCheck",
     "SolutionReport",
     "check_solutions",
+    # derivatives of distances
+    "DISTANCE_TOLERANCE",
+    "DistanceCheck",
+    "DistanceReport",
+    "SHAPE_PAIRS",
+    "check_distances",
     # reference derivatives
     "true_derivatives",
 ]

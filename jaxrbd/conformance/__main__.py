@@ -14,6 +14,7 @@ from ..io import load_model, load_urdf
 from ..model import Model
 from ..robots import load_robot, robot_names
 from .adapters import QUANTITIES, Adapter, JaxRBD
+from .distances import check_distances
 from .report import MODES, PRECISIONS
 from .robots import ALL_TREES, KINDS
 from .solutions import check_solutions
@@ -36,10 +37,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     defaults = vars(parser.parse_args([]))
     options = parser.parse_args(argv)
-    if options.solutions:
-        others = [n for n, x in vars(options).items() if n != "solutions" and x != defaults[n]]
-        if others:
-            parser.error(f"--{others[0]} is an option of the suite, and not of --solutions")
+    for other_test in ("solutions", "distances"):
+        if getattr(options, other_test):
+            others = [n for n, x in vars(options).items() if n != other_test and x != defaults[n]]
+            if others:
+                parser.error(f"--{others[0]} cannot be used with --{other_test}")
     conditions = [c for c in CONDITIONS if options.state in c.name]
     if not conditions:
         parser.error(f"--state: no state has {options.state!r} in its name")
@@ -57,6 +59,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         solutions = check_solutions(robot)
         print(solutions.table())
         return 1 if solutions.wrong else 0
+    if options.distances:
+        distances = check_distances()
+        print(distances.table())
+        return 1 if distances.wrong else 0
     kinds = options.kinds or (_QUICK_KINDS if options.quick else tuple(KINDS))
     report = run(
         adapter,
@@ -107,6 +113,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="ROBOT",
         help="instead of the suite, test the derivatives of the solutions of optimal control and "
         "inverse kinematics for a bundled robot, a URDF file or a .jaxrbd file",
+    )
+    add(
+        "--distances",
+        action="store_true",
+        help="instead of the suite, test the derivatives of the distances of shapes",
     )
     add("--json", metavar="FILE", help="write all errors to FILE")
     return parser
