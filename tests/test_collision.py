@@ -1079,6 +1079,17 @@ def test_each_sample_of_a_batch_takes_the_steps_that_it_needs():
     np.testing.assert_allclose(one[0], (7, 13))
 
 
+def test_tables_without_entries():
+    """Such as the edges of hulls whose vertices are traced."""
+
+    def step(operands, state, table):
+        assert table.table.shape[1:] == (0, 2)
+        return state - 1 + jnp.sum(table.table, axis=(0, 1, 2)), state > 1
+
+    count = jax.vmap(lambda x, table: repeat_in_blocks(step, x, x, table))
+    np.testing.assert_array_equal(count(jnp.arange(1, 4.0), jnp.zeros((3, 0, 2))), 0)
+
+
 def test_batches_without_samples_and_of_symbolic_sizes():
     """A sample that is finished does not change while other samples take steps."""
 
@@ -1335,6 +1346,32 @@ def test_a_simplified_hull_states_its_error(rng, monkeypatch):
     assert 0.01 < error < 0.08
     assert max(outside_of_hull(hull.vertices, x) for x in ball[::50]) < error + 1e-9
     assert peak < 1e8  # the heights of all vertices over all faces would be 6 GB
+
+
+def test_derivatives_of_the_distances_of_a_robot(rng):
+    """The first in both modes and the second, also for a quaternion of another length than 1."""
+    model = rbd.load_robot("quadruped")
+    names = model.body_names[::6]
+    balls = [PlacedShape(Sphere(0.05), name, at(0.03, 0.02, 0.1)) for name in names]
+    world = [PlacedShape(HalfSpace(), name="ground"), PlacedShape(Sphere(0.2), X_FS=at(1, 0, 0))]
+    found = pairs_of(dataclasses.replace(model, geometry=LinkGeometry()), [*balls, *world])
+    q = rbd.neutral(model) + 0.3 * jnp.asarray(rng.normal(size=model.nq))
+    direction, weights = rng.normal(size=model.nq), rng.normal(size=len(found))
+
+    def total(q):
+        return jnp.tanh(robot_distances(model, q, found)) @ weights
+
+    @jax.jit
+    def derivatives(q):
+        slope, second = jax.jvp(jax.grad(total), (q,), (direction,))
+        return total(q), jax.jvp(total, (q,), (direction,))[1], slope, second
+
+    h = 1e-5
+    plus, minus = derivatives(q + h * direction), derivatives(q - h * direction)
+    _, forward, slope, second = derivatives(q)
+    np.testing.assert_allclose(forward, (plus[0] - minus[0]) / (2 * h), atol=1e-8)
+    np.testing.assert_allclose(slope @ direction, forward, atol=1e-12)
+    np.testing.assert_allclose(second, (plus[2] - minus[2]) / (2 * h), atol=1e-7)
 
 
 @pytest.mark.slow
