@@ -656,7 +656,7 @@ def test_the_penalty_of_constraints():
     new = jax.tree.map(lambda x: x + 1.5, old)
     updated = jax.jit(updated_penalty)
 
-    def after(penalty, size, errors=(0.0, 0.0), inner=none, last=None):
+    def after(penalty, size, errors=(0.0, 0.0), inner=none, last=None, new=new):
         last = end._replace(h=jnp.full(1, size)) if last is None else last
         residuals = oc.Residuals(*map(jnp.asarray, errors), zero, zero, zero)
         return updated(penalty, (inner, last), new, residuals, solver_tolerance)
@@ -682,8 +682,14 @@ def test_the_penalty_of_constraints():
     third = after(second, 0.4)
     close(third.mu, 1e-3, 1e-15)
     assert third.stalls == 0
+    assert third.tolerance == second.tolerance  # an infeasible problem need not be exact
     assert after(second, 0.1).mu == 0.01
-    assert after(third, 0.1).tolerance == solver_tolerance
+    tight = second._replace(tolerance=1.5 * solver_tolerance)
+    assert after(tight, 0.1).tolerance == solver_tolerance
+    # The stationarity counts relative to large multipliers.
+    large = jax.tree.map(lambda x: 20 * x, new)
+    for size, is_stationary in ((0.29, True), (0.31, False)):
+        assert (after(first, 0.5, (size, 0.0), new=large).violation == 0.5) == is_stationary
     least = second._replace(mu=jnp.asarray(LEAST_MU))
     assert after(third._replace(mu=2 * least.mu), 0.4).mu == LEAST_MU
     for size, stalls in ((0.5, 1), (0.1, 0)):
@@ -693,10 +699,53 @@ def test_the_penalty_of_constraints():
     assert after(small, 5e-4).stalls == 0  # within the tolerance of the solver
 
 
+def test_rows_of_stages_beyond_a_table_are_nan():
+    """A motion with a schedule that is too short fails; JAX would repeat the last row."""
+    tables = {"acts": jnp.array([[True, False], [True, True]]), "x": jnp.array([1.0, 2.0])}
+    row = jax.jit(oc.at_stage)(tables, 1)
+    np.testing.assert_array_equal(row["acts"], [1.0, 1.0])
+    assert row["acts"].dtype == float
+    assert row["x"] == 2.0
+    for t in (2, -1):
+        assert all(np.all(np.isnan(x)) for x in jax.tree.leaves(oc.at_stage(tables, t)))
+    problem = oc.Problem(
+        oc.vector_space(1),
+        lambda t, x, u, p: x + oc.at_stage(p, t) * u,
+        lambda t, x, u, p: jnp.concatenate([x, u]),
+    )
+    statuses = [
+        oc.solve(problem, jnp.ones(1), jnp.ones(rows, int), jnp.zeros((4, 1))).status
+        for rows in (3, 4)
+    ]
+    assert statuses == [oc.Status.FAILED, oc.Status.CONVERGED]
+
+
+def test_a_traced_time_step_of_zero_fails():
+    model = rbd.load_robot("pendulum")
+
+    @jax.jit
+    def status(dt):
+        step = oc.shooting_step(model, oc.joint_torques(model), integrators.semi_implicit_euler, dt)
+        problem = oc.Problem(
+            oc.state_space(model), step, lambda t, x, u, p: jnp.concatenate([*x, u])
+        )
+        x0 = jnp.ones(1), jnp.zeros(1)
+        return oc.solve(problem, x0, None, jnp.zeros((3, 1)), rollout="linear").status
+
+    assert [status(dt) for dt in (0.1, 0.0, -0.1)] == [
+        oc.Status.CONVERGED,
+        oc.Status.FAILED,
+        oc.Status.FAILED,
+    ]
+
+
 def test_infeasible_problems_say_so():
     problem, x0, _, us = unicycle()
-    found = solve(problem, x0, jnp.array([9.0, 1.0, 0.0]), us, hessian="exact", iterations=100)
-    assert found.status == oc.Status.INFEASIBLE
+    for distance in (9.0, 100.0):
+        goal = jnp.array([distance, 1.0, 0.0])
+        found = solve(problem, x0, goal, us, hessian="exact", iterations=100)
+        assert found.status == oc.Status.INFEASIBLE
+    assert solve(problem, x0, goal, us).status == oc.Status.INFEASIBLE  # Gauss-Newton
 
 
 def test_problems_without_a_step_fail_or_are_infeasible():
@@ -1187,8 +1236,10 @@ def test_wrong_problems_are_named():
     for mu in (0.0, -1, np.nan):
         with pytest.raises(ArgumentError, match=f"mu is {mu}, expected a finite number above 0"):
             oc.solve(problem, zero, None, us, mu=mu)
-    for tolerance in (-1e-9, np.nan):
-        with pytest.raises(ArgumentError, match=f"tolerance is {tolerance}, expected 0 or more"):
+    for tolerance in (-1e-9, np.nan, np.inf):
+        with pytest.raises(
+            ArgumentError, match=f"tolerance is {tolerance}, expected finite, 0 or more"
+        ):
             oc.solve(problem, zero, None, us, tolerance=tolerance)
     with pytest.raises(ArgumentError, match=r"mu has shape \(2,\), expected a number"):
         oc.solve(problem, zero, None, us, mu=jnp.ones(2))

@@ -141,6 +141,10 @@ def solved(p=None, guess=SAMPLES, tolerance=None, mu=0.1, iterations=None, **opt
     )
 
 
+def warm_start():
+    return optimal_control.first_solution(problem(), Q, None, SAMPLES)
+
+
 def rollout(steps, inputs=None):
     return rbd.integrators.rollout(lambda *x: x[:1], (np.zeros(1),), inputs, steps)
 
@@ -684,6 +688,18 @@ REFUSED = {
     "the result of path is None, expected the pair": lambda: solved(path=lambda t, x, u, p: None),
     "the equalities of the result of path is 'a'": lambda: solved(
         path=lambda t, x, u, p: ("a", None)
+    ),
+    "KeyError 'goal'": lambda: solved(p={}, cost=lambda t, x, u, p: x - p["goal"]),
+    "has no attribute goal": lambda: solved(p=Q, cost=lambda t, x, u, p: x - p.goal),
+    "the multipliers of guess is None": lambda: solved(
+        guess=warm_start()._replace(multipliers=None)
+    ),
+    "t is an array of shape (1,)": lambda: optimal_control.at_stage(np.ones(3), np.zeros(1, int)),
+    "t is an array of shape (), expected an integer": lambda: optimal_control.at_stage(
+        np.ones(3), 0.5
+    ),
+    "expected one row for each stage": lambda: optimal_control.at_stage(
+        (np.ones(3), np.ones(4)), 0
     ),
     "terminal_cost(x, p) raises an error": lambda: solved(terminal_cost=lambda x, p: x + "a"),
     "the inequalities of the result of terminal have shape (1, 2)": lambda: solved(

@@ -7,7 +7,14 @@ from .contact_shooting import (
     solve_contacts,
 )
 from .lqr import LqrSolution, LqrStages, lqr
-from .problem import JointTorques, Problem, ShootingStep, joint_torques, shooting_step
+from .problem import (
+    JointTorques,
+    Problem,
+    ShootingStep,
+    at_stage,
+    joint_torques,
+    shooting_step,
+)
 from .solution import Solution, first_solution, follow, kkt_residual, shift, solve
 from .solver import History, Status
 from .spaces import (
@@ -38,6 +45,7 @@ __all__ = [
     "Space",
     "Status",
     "VectorSpace",
+    "at_stage",
     "contact_shooting",
     "first_solution",
     "follow",

@@ -1,8 +1,8 @@
 """Updates of the multipliers and of the penalty of the constraints, between two steps.
 
 The solver minimises the augmented Lagrangian of `stages.py`. The multipliers are updated when the
-trajectory is stationary for the old ones. The penalty 1 / mu increases if the constraints have not
-improved since the last update.
+trajectory is stationary for the old ones, to a tolerance. If the constraints have improved since
+the last update, the tolerance decreases; if not, the penalty 1 / mu increases.
 Source: Nocedal and Wright (2006), Numerical optimization, section 17.4.
 """
 
@@ -22,9 +22,11 @@ IMPROVEMENT = 0.25
 MU_FACTOR, LEAST_MU = 0.1, 1e-8
 # The problem is infeasible after this number of updates without improvement at the least mu.
 MOST_STALLS = 3
-# A trajectory is stationary if its residuals are below a tolerance. The tolerance begins with
-# FIRST_TOLERANCE. Each update multiplies it by TOLERANCE_FACTOR, down to the solver's tolerance.
+# A trajectory is stationary if its residuals, divided by a tenth of the largest multiplier if this
+# is above 1, are below a tolerance. The tolerance begins with FIRST_TOLERANCE. Each update that
+# improves the constraints multiplies it by TOLERANCE_FACTOR, down to the solver's tolerance.
 FIRST_TOLERANCE, TOLERANCE_FACTOR = 0.1, 0.1
+LARGE_MULTIPLIER = 10
 
 
 class Penalty(NamedTuple):
@@ -85,9 +87,9 @@ def updated_penalty(
         jnp.maximum(inner.g, -mu * old.inequalities),
         jnp.maximum(last.g, -mu * old.terminal_inequalities),
     )
-    # Rounding errors of the gradient are proportional to the multipliers.
+    # The gradient, and its rounding errors, are proportional to the multipliers.
     y, z, y_last, z_last, _ = estimates
-    scale = jnp.maximum(1, largest(y, z, y_last, z_last) / 100)
+    scale = jnp.maximum(1, largest(y, z, y_last, z_last) / LARGE_MULTIPLIER)
     stationary = jnp.maximum(found.stationarity / scale, found.defects) <= penalty.tolerance
     stationary &= violation > 0  # otherwise the estimates are the old multipliers
     better = violation <= IMPROVEMENT * penalty.violation
@@ -97,7 +99,7 @@ def updated_penalty(
     return Penalty(
         select(stationary, estimates, old),
         jnp.where(stationary & ~better, lower, mu),
-        jnp.where(stationary, smaller, penalty.tolerance),
+        jnp.where(stationary & better, smaller, penalty.tolerance),
         jnp.where(stationary, violation, penalty.violation),
         jnp.where(stalled, penalty.stalls + 1, penalty.stalls),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -18,6 +19,7 @@ from ..errors import ArgumentError
 from ..integrators.analytic_acceleration import analytic_acceleration
 from ..joints import as_module
 from ..model import Model, arguments
+from ..model.names import described
 from .spaces import Space
 
 
@@ -138,7 +140,8 @@ class ShootingStep(eqx.Module):
         def dynamics(q, v):
             return self.acceleration(t, q, v, u, p)
 
-        return self.integrator(self.model, dynamics, q, v, jnp.asarray(self.dt, self.model.dtype))
+        dt = arguments.POSITIVE.or_nan(jnp.asarray(self.dt, self.model.dtype))
+        return self.integrator(self.model, dynamics, q, v, dt)
 
 
 def shooting_step(
@@ -153,7 +156,8 @@ def shooting_step(
 
     The state x is (q, v), a state of `state_space(model)`. Raises ArgumentError if acceleration or
     integrator is no function, or cannot be called as above or as a step, for `joint_torques` with
-    an `impact`, and for a dt that is not above 0 or not finite.
+    an `impact`, and for a dt that is not above 0 or not finite. A traced dt out of this range gives
+    a state of NaN.
     """
     arguments.require_callable("acceleration", acceleration, "(t, q, v, u, p)")
     if isinstance(acceleration, JointTorques) and acceleration.impact is not None:
@@ -168,6 +172,31 @@ def shooting_step(
         positive_number(dt, "dt"),
         integrator,
     )
+
+
+def at_stage(tables: PyTree, t: ArrayLike) -> PyTree:
+    """The rows t of tables with one row per stage, such as a contact schedule or a reference.
+
+    - `tables`: a pytree of arrays (N, ...) with N >= 1; integers and bools become floats;
+    - `t`: the stage, an integer from 0.
+
+    If t is beyond the last row of a table, its entries are NaN, and `solve` ends with the status
+    `FAILED`. The indexing `table[t]` of JAX would return the last row. Raises ArgumentError for an
+    array without rows, for tables with different numbers of rows, and for a t that is no integer.
+    """
+    t = arguments.as_array(t, "t")
+    if t.shape != () or not jnp.issubdtype(t.dtype, jnp.integer):
+        raise ArgumentError(f"t is {described(t)}, expected an integer")
+    arrays = [arguments.as_array(x, "tables") for x in jax.tree.leaves(tables)]
+    shapes = [x.shape for x in arrays]
+    if not arrays or len({shape[:1] for shape in shapes}) != 1 or shapes[0][:1] in ((), (0,)):
+        raise ArgumentError(f"tables have the shapes {shapes}, expected one row for each stage")
+
+    def row(x: Array) -> Array:
+        x = x if jnp.issubdtype(x.dtype, jnp.inexact) else x.astype(float)
+        return jnp.where((t >= 0) & (t < len(x)), x[t], jnp.nan)
+
+    return jax.tree.unflatten(jax.tree.structure(tables), map(row, arrays))
 
 
 def positive_number(x: ArrayLike, name: str) -> arguments.Parameter:
@@ -259,8 +288,8 @@ def joint_torques(
     - `constraints`, `stabilisation`: as for `constrained_dynamics`, for example feet on the ground.
       The method `constrained` of the result returns the constraint forces too;
     - `active(t, p)`: whether each constraint acts in stage t, (number of constraints,) of bool or
-      numbers; for example a row of a table in p. So one program serves all contact phases. By
-      default all constraints act;
+      numbers; for example `at_stage(p, t)` for a table p. So one program serves all contact
+      phases. By default all constraints act;
     - `impact(t, p)`: whether stage t is an impact, in which its active constraints begin to act, a
       bool or a number. Then the acceleration is the change of v, and the forces are impulses, as
       for `constrained_dynamics`. `shooting_step` refuses such accelerations, because it would
@@ -287,4 +316,11 @@ def joint_torques(
     )
 
 
-__all__ = ["JointTorques", "Problem", "ShootingStep", "joint_torques", "shooting_step"]
+__all__ = [
+    "JointTorques",
+    "Problem",
+    "ShootingStep",
+    "at_stage",
+    "joint_torques",
+    "shooting_step",
+]

@@ -113,7 +113,7 @@ class Solution(NamedTuple):
 
 @_compiled(
     *("hessian", "riccati", "iterations", "fixed_iterations", "rollout"),
-    requirements={"tolerance": arguments.NOT_NEGATIVE, "mu": arguments.POSITIVE},
+    requirements={"tolerance": arguments.FINITE_NOT_NEGATIVE, "mu": arguments.POSITIVE},
 )
 def solve(
     problem: Problem,
@@ -139,8 +139,8 @@ def solve(
     - `iterations`: the largest number of steps. The default is 100, and 100 more for the automatic
       rollout. With `fixed_iterations` every solve runs the same loop, which suits control with a
       fixed period;
-    - `tolerance`, 0 or more: the solve converges when the largest residual is at most this; by
-      default the square root of the eps of the dtype;
+    - `tolerance`, finite, 0 or more: the solve converges when the largest residual is at most this;
+      by default the square root of the eps of the dtype;
     - `mu`, above 0: the initial penalty of constraints is 1 / mu; without constraints mu is checked
       and has no effect;
     - `rollout`: how a step changes the states. "linear" moves all states at once along the step.
@@ -181,7 +181,7 @@ def solve(
     us = jnp.clip(us, *(x[None] for x in bounds))
     eps = float(jnp.finfo(us.dtype).eps)
     largest_residual = eps**0.5 if tolerance is None else tolerance
-    tolerance = _number("tolerance", largest_residual, arguments.NOT_NEGATIVE, us)
+    tolerance = _number("tolerance", largest_residual, arguments.FINITE_NOT_NEGATIVE, us)
     mu = _number("mu", mu, arguments.POSITIVE, us)
     shapes = value_shapes(problem, p, xs, us)
     (N, m), n = us.shape, problem.space.size
@@ -224,6 +224,8 @@ def _counts(iterations: int | None, rollout: str) -> tuple[int, int]:
 def _guess(problem: Problem, x0: PyTree, p: PyTree, guess: Any):
     """States that begin with x0, controls, and the solution of a warm start or None."""
     warm = guess if isinstance(guess, Solution) else None
+    if warm is not None:
+        arguments.require_type(warm.multipliers, "the multipliers of guess", Multipliers)
     states, us = states_and_controls(guess)
     for leaf in jax.tree.leaves(x0):
         if leaf.dtype != us.dtype:
@@ -303,8 +305,10 @@ def check_functions(
         def result(*operands):
             try:
                 found = function(*operands)
-            except (TypeError, ValueError) as error:
+            except Exception as error:  # a function of the user can raise any exception
                 reason = str(error).strip().partition("\n")[0]
+                if isinstance(error, (LookupError, ArithmeticError)):
+                    reason = f"{type(error).__name__} {reason}"  # the message is only a key
                 raise ArgumentError(
                     f"{name}{call} raises an error for the x0 and p of this call, and u of shape "
                     f"{us.shape[1:]}, a row of the controls of {argument} of shape {us.shape}: "
