@@ -63,7 +63,7 @@ def pendulum(bounds=None):
 @pytest.fixture(scope="module")
 def guide():
     """The names that the examples of the guide define: the swing-up of a cart-pole."""
-    assert len(pages.blocks("optimal_control.md")) == 8
+    assert len(pages.blocks("optimal_control.md")) == 9
     found = {}
     assert pages.run("optimal_control.md", found) == 1
     return found

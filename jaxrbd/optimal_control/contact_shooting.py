@@ -206,7 +206,9 @@ def contact_shooting(
     second derivatives, as for `hessian="exact"`, which takes long to compile. Raises ArgumentError
     for parameters out of their range, for a servo with arrays of another shape or with entries that
     are not finite, and for a dof that is out of range or occurs twice. A finite effort of a joint
-    with a control and no gains is an error too, because no servo limits this control.
+    with a control and no gains is an error too, because no servo limits this control. Only
+    `solve_contacts` refuses an x0 and a guess that penetrate; in `solve`, a contact that penetrates
+    pushes the shapes apart, as in `contact_step`.
     """
     model = arguments.robot(model)
     dofs = checked_dofs(model, dofs)
