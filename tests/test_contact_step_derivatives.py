@@ -170,6 +170,41 @@ def test_two_legs_that_touch_each_other():
     assert np.all(np.linalg.norm(step.impulse, axis=1) > 0)
 
 
+@pytest.mark.slow
+def test_the_feet_of_the_quadruped_stick_slip_touch_and_leave(rng):
+    """The matrices of the bundled robot; at zero distance and velocity they are finite."""
+    model = rbd.load_robot("quadruped")
+    home = rbd.robots.home_posture("quadruped")
+    feet = [name for name in model.frame_names if name.endswith("_foot")]
+    scene = Scene(feet, 0.02, material=Material(friction=0.8))
+    still = jnp.zeros(model.nv)
+    down = np.min(contact.contact_points(model, scene, jnp.asarray(home), still).distance)
+
+    def start(height, along=0.0, up=0.0, noise=0.05):
+        q, v = np.array(home, float), noise * rng.normal(size=model.nv)
+        q[2] += height - down
+        v[[0, 2]] += along, up
+        return (
+            jnp.asarray(q),
+            jnp.asarray(v),
+            jnp.asarray(np.append(np.zeros(6), rng.normal(size=12))),
+        )
+
+    seen = set()
+    for state in (
+        start(-1e-4),
+        start(-1e-4, along=2.0),
+        start(0.003, up=-0.6),
+        start(-1e-4, up=1.0),
+        start(0.2),
+    ):
+        step = check(model, scene, *state, {}, h=1e-6)
+        seen |= kinds_of(step, 0.8, np.array([0.0, 0.0, 1.0]))
+    assert seen == {"apart", "slips", "sticks"}
+    at_a_kink = derivatives(model, scene, *start(0.0, noise=0.0), {})
+    assert all(np.all(np.isfinite(x)) for x in (at_a_kink.A, at_a_kink.B))
+
+
 @functools.cache
 def sliding():
     """The matrices of a step as a function of a line of q, v and tau: a sphere slides."""
