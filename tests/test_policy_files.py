@@ -392,6 +392,18 @@ def test_the_command_writes_both_files(checkpoint, tmp_path, capsys):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
 
+def test_the_command_writes_a_file_with_a_history(tmp_path, monkeypatch, capsys):
+    path, out = tmp_path / "checkpoint.jaxrbd", tmp_path / "policy.onnx"
+    for env, status in ((envs.History(Point(), 3), 0), (Point(), 1)):
+        learning.Training(learning.Apg(2, 2, (4,), updates=1), env, task="cart-pole").save(path)
+        monkeypatch.setattr(
+            export_command, "load_training", lambda path, env=env: learning.load_training(path, env)
+        )
+        assert cli.main(["export", str(path), str(out), "--history"]) == status
+    assert {x.name for x in session(out).get_inputs()} == {"newest", "history"}
+    assert "history is True, expected False" in capsys.readouterr().err
+
+
 def test_outputs_that_the_command_refuses(tmp_path, capsys, monkeypatch):
     """Before it loads the training."""
     monkeypatch.setattr(export_command, "load_training", None)

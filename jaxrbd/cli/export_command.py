@@ -26,6 +26,11 @@ def add_parser(commands) -> None:
     add = command.add_argument
     add("checkpoint", metavar="CHECKPOINT", help="a file of `jaxrbd train`")
     add("out", metavar="OUT", help="the file to write: NAME.onnx")
+    add(
+        "--history",
+        action="store_true",
+        help="the file keeps the history of the observations, for a task that is a History",
+    )
     parsing.add_no_cache(command)
     command.set_defaults(run=run)
 
@@ -37,6 +42,6 @@ def run(options: argparse.Namespace) -> int:
     for path in paths:
         if path.exists() and path.samefile(options.checkpoint):
             raise ArgumentError(f"OUT is {options.out!r}, but {path} is the checkpoint")
-    export_policy(training, options.out)
+    export_policy(training, options.out, history=options.history)
     print(f"ok: {', '.join(map(str, paths))}")
     return 0

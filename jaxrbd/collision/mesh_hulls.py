@@ -67,6 +67,8 @@ def simplified_hull(points: ArrayLike, most_vertices: int) -> tuple[np.ndarray, 
     from scipy.spatial import ConvexHull
 
     candidates = points if len(points) <= _CANDIDATES else _farthest(points, _CANDIDATES)
+    if len(candidates) < most_vertices:  # many points are close together
+        candidates = points
     # As in Quickhull, the next vertex is the one that is farthest outside.
     hull = ConvexHull(candidates[_first_four(candidates)], incremental=True)
     while len(hull.points) < most_vertices:

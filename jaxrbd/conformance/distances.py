@@ -155,10 +155,10 @@ def check_distances(
 
 
 class _Derivatives(NamedTuple):
-    """`found` (10,): distance, points and normal; derivatives by t in the order of `_DERIVATIVES`.
+    """The distance, the points and the normal of a pair as `found` (10,), and derivatives by t.
 
-    `first` (10,) is the derivative of `found` in forward mode; `reverse` () that of the distance in
-    reverse mode, and `second` () its derivative in forward mode.
+    `first` (10,) is the derivative of `found` in forward mode. `reverse` () is the derivative of
+    the distance in reverse mode, and `second` () the derivative of `reverse` in forward mode.
     """
 
     found: Array
