@@ -478,7 +478,7 @@ def planted(forward=0.0, reverse=0.0, scale=1.0):
 DERIVATIVES = ["first, forward", "first, reverse", "second", "points"]
 
 
-def sine(wrong, error, kink):
+def sine_distance(wrong, error, kink):
     """The function `_derivatives` of a "distance" sin(1 + t), with an error in one derivative."""
     length = distances._LENGTH
     factors = {name: 1 + (error if name == wrong else 0) for name in DERIVATIVES}
@@ -507,7 +507,7 @@ def test_an_error_in_a_derivative_of_a_distance_is_found(name, monkeypatch):
         (np.nan, 0, [name]),
         (0, 1e-3, DERIVATIVES),
     ):
-        monkeypatch.setattr(distances, "_derivatives", sine(name, error, kink))
+        monkeypatch.setattr(distances, "_derivatives", sine_distance(name, error, kink))
         report = check_distances([("sphere", "sphere")], samples=9)
         assert [check.derivative for check in report.checks if check.wrong] == wrong
         assert ("WRONG" in report.table()) == report.wrong == bool(wrong)
