@@ -10,7 +10,8 @@ import jaxrbd as rbd
 from jaxrbd.actuators import PD, DCMotor, Delay
 from jaxrbd.model import arguments
 from support import pages, zoo
-from support.zoo import close, slope
+from support.finite_differences import slope
+from support.zoo import close
 
 NV = 10  # of zoo.small(): a free-flyer, a ball joint and a hinge
 

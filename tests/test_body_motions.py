@@ -11,7 +11,7 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd import spatial
 from jaxrbd.model.joint_space import generalized_force, relative_velocities
-from support import nightly, zoo
+from support import finite_differences, nightly, zoo
 from support.zoo import close
 
 MODELS = [zoo.small, zoo.coupled, zoo.following]
@@ -107,7 +107,7 @@ def test_the_bias_acceleration_of_a_joint():
         _, _, velocity, bias = rbd.algorithms.joint_calc(model, q + t * v, v, "j0")
         return velocity, bias
 
-    close(found(jnp.zeros(()))[1], zoo.slope(lambda t: found(t)[0]), 1e-8)
+    close(found(jnp.zeros(()))[1], finite_differences.slope(lambda t: found(t)[0]), 1e-8)
 
 
 @robots

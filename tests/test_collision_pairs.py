@@ -16,7 +16,7 @@ from jaxrbd.collision import Box, Capsule, HalfSpace, PlacedShape, Sphere, capsu
 from jaxrbd.contact import Material, Plane, Scene, collision_pairs
 from jaxrbd.contact.contacts import contact_bodies, find_contacts
 from jaxrbd.model.joint_space import independent_joint_force
-from support import pages, zoo
+from support import finite_differences, pages, zoo
 from support.turning import in_first_axes
 from support.zoo import close
 from test_contact import derivative_check, direction_of
@@ -168,7 +168,7 @@ def test_the_jacobians_of_points_give_their_velocities(rng):
             p = p.at[i].set(X.R[bodies[i]] @ arm[i] + X.p[bodies[i]])
         return J[:, :3] @ v, p
 
-    moved = zoo.slope(lambda t: both(rbd.integrate(model, q, t * v))[1])
+    moved = finite_differences.slope(lambda t: both(rbd.integrate(model, q, t * v))[1])
     close(both(q)[0], moved, 1e-9)
 
 

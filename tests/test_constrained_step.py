@@ -10,8 +10,9 @@ from jaxrbd import constraints as con
 from jaxrbd.contact import Scene, contact_step
 from jaxrbd.model import JointSpec, Link, link_inertia
 from jaxrbd.robots import load_linkage
+from support.finite_differences import slope
 from support.turning import in_first_axes
-from support.zoo import close, slope
+from support.zoo import close
 from test_contact import derivative_check, direction_of
 
 DT, RECOVERY, REGULARISATION = 4e-3, 0.02, 1e-3

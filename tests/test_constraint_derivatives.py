@@ -16,7 +16,8 @@ import jaxrbd as rbd
 from jaxrbd import constraints as con
 from jaxrbd.constraints import derivatives, kkt, row_derivatives
 from support import zoo
-from support.zoo import close, slope
+from support.finite_differences import slope
+from support.zoo import close
 from test_constraints import Planes, pose, slide
 
 NORMALS = jnp.array([[1.0, 2.0, 0.5], [-1.0, 0.3, 0.8]])

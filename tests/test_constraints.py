@@ -18,7 +18,8 @@ from jaxrbd.robots import linkages
 from jaxrbd.robots.linkages import linkage_names, load_linkage
 from jaxrbd.spatial import transform_motion
 from support import zoo
-from support.zoo import close, slope
+from support.finite_differences import slope
+from support.zoo import close
 
 
 def pose(seed):

@@ -15,8 +15,9 @@ from jaxrbd.contact.coulomb import ContactLaw
 from jaxrbd.contact.joint_terms import ClippedLaw
 from jaxrbd.model.joint_space import independent_joint_force
 from support import zoo
+from support.finite_differences import slope
 from support.turning import in_first_axes
-from support.zoo import close, slope
+from support.zoo import close
 
 G = 9.81
 DT = 5e-3

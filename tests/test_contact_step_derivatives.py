@@ -16,7 +16,7 @@ from jaxrbd.collision import PlacedShape, Sphere
 from jaxrbd.contact import Material, Plane, Scene
 from jaxrbd.errors import ArgumentError
 from jaxrbd.tendons import FixedTendon, Tendons
-from support import zoo
+from support import finite_differences, zoo
 from support.zoo import close
 
 DT = 0.01
@@ -231,7 +231,7 @@ def test_the_matrices_have_derivatives():
     both = jax.jit(lambda t: jax.jvp(matrices, (t,), (jnp.ones(()),)))
     found, rates = both(jnp.zeros(()))
     assert np.max(np.abs(found.A)) > 10  # the velocity that leaves the ground, by the distance
-    differences = zoo.slope(lambda t: list(both(t)[0]), 1e-4)
+    differences = finite_differences.slope(lambda t: list(both(t)[0]), 1e-4)
     for name, rate, expected in zip(rates._fields, rates, differences, strict=True):
         scale = np.max(np.abs(expected))
         close(rate / scale, expected / scale, 1e-7, name)

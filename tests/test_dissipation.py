@@ -9,7 +9,7 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import constraints as con
-from support import nightly, zoo
+from support import finite_differences, nightly, zoo
 from support.zoo import close
 
 TREES = {"small": zoo.small, "connected": zoo.connected}
@@ -26,7 +26,7 @@ def lost_power(model, q, v):
         return moved if model.coupling is None else model.coupling.position(moved)
 
     start = coordinates(0.0)
-    rates = zoo.slope(lambda t: rbd.difference(free, start, coordinates(t)))
+    rates = finite_differences.slope(lambda t: rbd.difference(free, start, coordinates(t)))
     return jnp.sum(model.damping * rates**2 + model.friction * jnp.abs(rates))
 
 

@@ -16,7 +16,8 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd.algorithms.rnea_derivatives import acceleration_and_derivatives
 from support import nightly, zoo
-from support.zoo import close, slope
+from support.finite_differences import slope
+from support.zoo import close
 
 ROBOTS = {
     "connected": lambda: zoo.connected().with_dissipation(),

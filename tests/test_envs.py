@@ -11,7 +11,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 import jaxrbd as rbd
 from jaxrbd import envs
 from jaxrbd.errors import ArgumentError
-from support import nightly, pages, zoo
+from support import finite_differences, nightly, pages, zoo
 from support.point import Point, PointWithDraws, PointWithTwoNumbers, draws
 
 POINT = Point()
@@ -670,8 +670,7 @@ def test_derivatives_of_a_return_are_central_differences(name, key):
             changed = envs.randomisation._replaced(changed, leaf, x + step * direction[leaf])
         return jnp.sum(states(env, actions, key, changed).reward)
 
-    h = 1e-5
-    expected = (total(h) - total(-h)) / (2 * h)
+    expected = finite_differences.central(total, 1e-5)
     assert jnp.abs(expected) > 1e-4
     np.testing.assert_allclose(jax.jit(jax.grad(total))(0.0), expected, rtol=1e-7)
     if name == "Hopper":  # some compiler flags make this program wrong: support/xla_flags.py

@@ -12,7 +12,8 @@ import jaxrbd as rbd
 from jaxrbd import contact
 from jaxrbd.actuators import Filter
 from jaxrbd.io.mujoco import from_mujoco
-from support.zoo import close, slope
+from support.finite_differences import slope
+from support.zoo import close
 
 T = np.array([0.03, 0.5, 2.0])
 START, COMMAND = jnp.array([0.3, -0.7, 1.2]), jnp.array([1.0, 0.4, -2.0])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-from support import zoo
+from support import finite_differences, zoo
 from support.zoo import close
 
 
@@ -94,7 +94,7 @@ def test_the_accelerations_of_followers_are_the_rates_of_their_velocities():
             rbd.model.joint_space.tree_rate_derivatives(model, q, v, a),
         )
 
-    close(rates(jnp.zeros(()))[1], zoo.slope(lambda t: rates(t)[0]), 1e-8)
+    close(rates(jnp.zeros(()))[1], finite_differences.slope(lambda t: rates(t)[0]), 1e-8)
 
 
 @pytest.mark.slow

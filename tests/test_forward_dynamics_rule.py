@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import jaxrbd as rbd
-from support import zoo
+from support import finite_differences, zoo
 from support.zoo import close
 
 # A small robot, one tree with all joint kinds, and several trees.
@@ -98,7 +98,9 @@ def test_derivatives_are_differences_of_accelerations(changed):
     direction = np.cos(np.arange(8.0))
     directions = jnp.stack([direction * (changed == name) for name in ("q", "v", "tau")])
     derivative = moved_acceleration(jnp.zeros(()), directions)[1]
-    close(derivative, zoo.slope(lambda t: moved_acceleration(t, directions)[0]), 1e-8)
+    close(
+        derivative, finite_differences.slope(lambda t: moved_acceleration(t, directions)[0]), 1e-8
+    )
 
 
 def test_derivatives_by_the_mass():

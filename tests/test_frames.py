@@ -16,7 +16,7 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import frames, joints, se3, so3, spatial
-from support import nightly, zoo
+from support import finite_differences, nightly, zoo
 from support.zoo import close
 
 # A quantity of each type expressed in one frame; the relative ones are of "j" relative to "i".
@@ -878,7 +878,7 @@ def test_an_acceleration_is_the_rate_of_the_twist_in_a_moving_frame():
             state.relative_acceleration(*of_bodies).array,
         )
 
-    close(at(jnp.zeros(()))[1], zoo.slope(lambda t: at(t)[0], 1e-3), 1e-9)
+    close(at(jnp.zeros(()))[1], finite_differences.slope(lambda t: at(t)[0], 1e-3), 1e-9)
 
 
 @pytest.mark.slow

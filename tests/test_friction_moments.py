@@ -14,6 +14,7 @@ from jaxrbd.collision import PlacedShape, Sphere
 from jaxrbd.contact import Material, Scene
 from jaxrbd.errors import ArgumentError
 from jaxrbd.io import load_mjcf
+from support import finite_differences
 from support.zoo import close
 
 G, DT = 9.81, 0.002
@@ -195,8 +196,7 @@ def test_the_derivatives_of_a_step_with_moments(speed):
         moved = jax.tree.map(lambda x, d: x + h * d, values, directions)
         return np.asarray(step_and_rate(q, moved, directions)[0])
 
-    h = 1e-6
-    close(found, (at(h) - at(-h)) / (2 * h), 1e-5)
+    close(found, finite_differences.central(at, 1e-6), 1e-5)
 
 
 @pytest.mark.slow

@@ -9,7 +9,8 @@ import jaxrbd as rbd
 from jaxrbd import contact, sensors
 from jaxrbd.contact import HeightGrid, Material, Plane, Scene
 from support import zoo
-from support.zoo import close, slope
+from support.finite_differences import slope
+from support.zoo import close
 
 G = 9.81
 DT = 2e-3

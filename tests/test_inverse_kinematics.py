@@ -25,7 +25,7 @@ from jaxrbd.inverse_kinematics import (
     tasks as ik_tasks,
 )
 from jaxrbd.model.joint_space import coordinates_with_rates, position_limits
-from support import nightly, pages, real_robots, zoo
+from support import finite_differences, nightly, pages, real_robots, zoo
 from support.zoo import close
 
 IDENTITY = rbd.spatial.identity_pose(float)
@@ -110,13 +110,13 @@ def test_jacobians_are_the_rates_of_the_errors():
         ik.PostureTask(zoo.state(model, 2)[0], 0.5),
     ]
     found = jax.jit(lambda t: ik_tasks.rows(model, tasks, rbd.integrate(model, q, t * dq)))
-    rate = zoo.slope(lambda t: found(t).error, 1e-3)
+    rate = finite_differences.slope(lambda t: found(t).error, 1e-3)
     close(found(jnp.zeros(())).J @ dq, rate, 1e-9)
     # A planar joint has as many coordinates as velocities, but they are not their rates.
     sledge, q, dq = zoo.build(["planar"], [-1]), jnp.array([0.1, 0.2, 0.9]), dq[:3]
     posture = [ik.PostureTask(jnp.array([0.3, -0.4, 0.5]), 0.5)]
     found = jax.jit(lambda t: ik_tasks.rows(sledge, posture, rbd.integrate(sledge, q, t * dq)))
-    rate = zoo.slope(lambda t: found(t).error, 1e-3)
+    rate = finite_differences.slope(lambda t: found(t).error, 1e-3)
     close(found(jnp.zeros(())).J @ dq, rate, 1e-9)
 
 
@@ -756,7 +756,7 @@ def test_a_search_out_of_reach_keeps_locked_joints(monkeypatch):
 
     rate, found = searched(far)
     np.testing.assert_array_equal(found.q[1:], q0[1:])
-    close(rate, change.at[0].set(zoo.slope(pointing, 1e-3)), 1e-7)
+    close(rate, change.at[0].set(finite_differences.slope(pointing, 1e-3)), 1e-7)
     close(found.q[0], angle, 1e-7)
     close(found.errors.linear[0], np.abs(far) - np.abs(planar_centre(found.q)), 1e-9)
     assert found.stationary
@@ -851,7 +851,9 @@ def test_a_gaze_is_reached_within_the_limits(arm):
 
     x = jnp.zeros(3)
     forward, reverse = jax.jit(lambda x: (jax.jacfwd(reached)(x), jax.jacrev(reached)(x)))(x)
-    numerical = central(lambda h: jax.jit(jax.vmap(reached))(x + h * jnp.eye(3)), 1e-5).T
+    numerical = finite_differences.central(
+        lambda h: jax.jit(jax.vmap(reached))(x + h * jnp.eye(3)), 1e-5
+    ).T
     close(forward, numerical, 1e-5)
     close(reverse, forward, 1e-8)
 
@@ -888,7 +890,9 @@ def test_a_posture_is_preferred_among_the_configurations_that_reach_the_target()
     free = np.linalg.svd(jacobian(solution.q)[:2])[2][2]
     close(free @ (solution.q - posture), 0.0, 1e-7)
     assert solution.errors.mixed[1] > 0.1
-    close(rate, zoo.slope(lambda h: solved(place + h * change, whole)[0], 1e-3), 1e-6)
+    close(
+        rate, finite_differences.slope(lambda h: solved(place + h * change, whole)[0], 1e-3), 1e-6
+    )
     # The y coordinate of the centre of mass is free, so it is the best one for the posture.
     *_, solution = solved(place + jnp.array([-0.3, 1.0]), jnp.array([1.0, 0.0, 1.0]))
     assert solution.converged
@@ -901,7 +905,9 @@ def test_a_posture_is_preferred_among_the_configurations_that_reach_the_target()
     _, rate, solution = solved(far, weights)
     assert solution.stationary
     assert solution.errors.linear[0] > 0.5
-    close(rate, zoo.slope(lambda h: solved(far + h * change, weights)[0], 1e-3), 1e-6)
+    close(
+        rate, finite_differences.slope(lambda h: solved(far + h * change, weights)[0], 1e-3), 1e-6
+    )
 
 
 def test_a_solution_ends_at_the_tolerance_or_the_largest_number_of_iterations():
@@ -1377,10 +1383,6 @@ def test_a_standing_quadruped_moves_its_trunk():
 # ----------------------------------------------------------------------------------- derivatives
 
 
-def central(function, h):
-    return jax.tree.map(lambda a, b: (a - b) / (2 * h), function(h), function(-h))
-
-
 def test_the_derivative_of_a_posture_that_is_known():
     """A free hinge, a hinge at its limit, and a locked hinge; the target is out of reach.
 
@@ -1421,7 +1423,10 @@ def test_the_derivative_of_a_posture_that_is_known():
         q = jnp.asarray(posture(x))
         # The hinge at its limit would go on.
         assert (np.abs(planar_centre(q)) > np.abs(target)) == near
-        expected = [zoo.slope(lambda h, x=x, dx=dx: posture(x + h * dx), 1e-3) for dx in np.eye(5)]
+        expected = [
+            finite_differences.slope(lambda h, x=x, dx=dx: posture(x + h * dx), 1e-3)
+            for dx in np.eye(5)
+        ]
         close(derivative(x, q, near), np.stack(expected, axis=1), 1e-9)
 
 
@@ -1531,7 +1536,9 @@ def test_the_derivative_of_a_redundant_robot_has_the_least_norm(arm):
     J = np.asarray(rbd.frame_jacobian(arm, q0, "tool", "local"))
     for matrix in both(jnp.zeros(6)):
         close(matrix, np.linalg.pinv(J), 1e-8)
-    numerical = central(lambda h: jax.jit(jax.vmap(found))(h * jnp.eye(6)).q, 1e-4).T
+    numerical = finite_differences.central(
+        lambda h: jax.jit(jax.vmap(found))(h * jnp.eye(6)).q, 1e-4
+    ).T
     close(numerical, np.linalg.pinv(J), 1e-6)
 
 
@@ -1545,7 +1552,10 @@ def test_derivatives_of_a_closed_loop():
         return ik.inverse_kinematics(model, [ik.PostureTask(target, 1.0), *loops], q0).q
 
     forward = jax.jit(jax.jacfwd(found))(target)
-    columns = [central(lambda h, i=i: found(target.at[i].add(h)), 1e-4) for i in range(model.nq)]
+    columns = [
+        finite_differences.central(lambda h, i=i: found(target.at[i].add(h)), 1e-4)
+        for i in range(model.nq)
+    ]
     close(forward, jnp.stack(columns, axis=1), 1e-6)
     close(jax.jit(jax.jacrev(found))(target), forward, 1e-10)
 
@@ -2120,7 +2130,9 @@ def test_derivatives_of_velocities(arm):
     p = jnp.array([0.02, 0.03, -0.02, 0.0, 0.0])
     forward, reverse = jax.jit(lambda p: (jax.jacfwd(found)(p), jax.jacrev(found)(p)))(p)
     assert 0 < jnp.sum(jnp.abs(found(p)) == 0.5) < 7
-    numerical = central(lambda h: jax.jit(jax.vmap(found))(p + h * jnp.eye(5)), 1e-5).T
+    numerical = finite_differences.central(
+        lambda h: jax.jit(jax.vmap(found))(p + h * jnp.eye(5)), 1e-5
+    ).T
     close(forward, numerical, 1e-6)
     close(reverse, forward, 1e-10)
 

@@ -15,7 +15,7 @@ from jaxrbd.contact import Scene, Servo, contact_step
 from jaxrbd.contact.inverse_inertia import joint_jacobian
 from jaxrbd.contact.joint_terms import ClippedLaw, joint_law
 from jaxrbd.model import Follow, JointSpec, Link, link_inertia
-from support import zoo
+from support import finite_differences, zoo
 from support.turning import in_first_axes
 from support.zoo import close
 from test_contact import derivative_check, direction_of
@@ -218,7 +218,7 @@ def test_the_jacobian_of_joints_that_follow():
         coordinates = rbd.model.joint_space.joint_coordinates(model, q + t * v)
         return coordinates, joint_jacobian(model, q) @ v
 
-    close(both(jnp.zeros(()))[1], zoo.slope(lambda t: both(t)[0]), 1e-9)
+    close(both(jnp.zeros(()))[1], finite_differences.slope(lambda t: both(t)[0]), 1e-9)
 
 
 def test_the_hessian_of_the_law(rng):

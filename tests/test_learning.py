@@ -30,7 +30,7 @@ from jaxrbd.errors import ArgumentError, SavedFileError, TrainingError
 from jaxrbd.io import _sealed
 from jaxrbd.learning import checkpoint, networks, optimiser, rollouts, tasks
 from jaxrbd.model.arguments import random_key
-from support import nightly, pages
+from support import finite_differences, nightly, pages
 from support.point import Point, PointWithDraws, PointWithSecrets, PointWithTwoNumbers, arrays
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -219,8 +219,7 @@ def test_the_gradient_of_shac_is_a_central_difference(window):
     direction = jax.random.normal(keys, flat.shape)
     values = jax.jit(lambda x: loss(unravel(x))[0])
     slope = jnp.vdot(jax.jit(jax.grad(lambda x: loss(unravel(x))[0]))(flat), direction)
-    h = 1e-6
-    expected = (values(flat + h * direction) - values(flat - h * direction)) / (2 * h)
+    expected = finite_differences.central(lambda h: values(flat + h * direction), 1e-6)
     np.testing.assert_allclose(slope, expected, rtol=1e-6)
 
 
@@ -1566,8 +1565,9 @@ def test_the_policy_gradient_of_the_hopper_is_a_central_difference():
     gradient = jax.jit(jax.grad(loss), compiler_options=optimised)(flat)
     for i in range(3):
         direction = jax.random.normal(jax.random.key(i), flat.shape)
-        h = 1e-6
-        expected = (value(flat + h * direction) - value(flat - h * direction)) / (2 * h)
+        expected = finite_differences.central(
+            lambda h, along=direction: value(flat + h * along), 1e-6
+        )
         np.testing.assert_allclose(jnp.vdot(gradient, direction), expected, rtol=1e-4)
 
 

@@ -10,8 +10,9 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd import contact, envs, io, learning, sensors, spatial
 from jaxrbd.errors import ArgumentError
+from support.finite_differences import slope
 from support.muscle_arm import ARM
-from support.zoo import close, slope
+from support.zoo import close
 
 pytest.importorskip("mujoco")
 

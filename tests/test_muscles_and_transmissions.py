@@ -25,7 +25,8 @@ from jaxrbd.actuators.affine import gain_and_bias
 from jaxrbd.actuators.transmissions import transmission_lengths_and_arms
 from jaxrbd.io.mujoco import from_mujoco
 from jaxrbd.tendons import FixedTendon
-from support.zoo import close, slope
+from support.finite_differences import slope
+from support.zoo import close
 
 # A flying base with an arm of a hinge, a ball and a slide, and a crank on a second arm.
 WORLD = """

@@ -9,7 +9,7 @@ import pytest
 
 import jaxrbd as rbd
 from jaxrbd import algorithms, spatial
-from support import zoo
+from support import finite_differences, zoo
 from support.zoo import close
 
 
@@ -96,6 +96,5 @@ def test_second_derivatives_in_a_loop():
 
     gradient = jax.jit(jax.grad(total))
     second = jax.jit(jax.jvp, static_argnums=0)(jax.grad(total), (0.1,), (1.0,))[1]
-    h = 1e-5
-    difference = (gradient(0.1 + h) - gradient(0.1 - h)) / (2 * h)
+    difference = finite_differences.central(lambda h: gradient(0.1 + h), 1e-5)
     np.testing.assert_allclose(second, difference, rtol=1e-7)

@@ -24,7 +24,7 @@ from jaxrbd.optimal_control.stages import (
     lqr_stages,
     stage_values,
 )
-from support import pages, quadratic, zoo
+from support import finite_differences, pages, quadratic, zoo
 from support.jax_events import work
 from support.zoo import close
 
@@ -266,7 +266,11 @@ def test_the_slope_of_the_merit_is_its_derivative():
     for sign in (1, -1):
         change = sign * dus
         merit = evaluate(jnp.zeros(()), change)[1]
-        close(zoo.slope(lambda t, change=change: evaluate(t, change)[0], 1e-4), merit.slope, 1e-9)
+        close(
+            finite_differences.slope(lambda t, change=change: evaluate(t, change)[0], 1e-4),
+            merit.slope,
+            1e-9,
+        )
         assert jnp.max(jnp.abs(merit.defects)) > 0.1
         signs.add(float(jnp.sign(merit.slope)))
     assert signs == {1.0, -1.0}
@@ -915,7 +919,7 @@ def test_joint_torques_act_on_their_dofs():
 
     (value, rate), expected = evaluate(jnp.zeros(()))
     close(value, expected, 1e-11)
-    close(rate, zoo.slope(lambda t: evaluate(t)[1], 1e-3), 1e-8)
+    close(rate, finite_differences.slope(lambda t: evaluate(t)[1], 1e-3), 1e-8)
     # Gravity and forces have no effect on the change of v in an impact.
     hit = oc.joint_torques(model, impact=lambda t, p: True)
     np.testing.assert_array_equal(hit(0, q, v, tau, None), np.zeros(2))

@@ -13,7 +13,7 @@ import pytest
 import jaxrbd as rbd
 from jaxrbd import constraints as con, so3, spatial
 from jaxrbd.robots.linkages import linkage_names, load_linkage
-from support import nightly, zoo
+from support import finite_differences, nightly, zoo
 from support.zoo import close
 
 
@@ -258,7 +258,7 @@ def test_the_derivatives_of_a_closed_loop():
         return con.close_loops(model, start, [con.point(None, "tool", there)]).q
 
     _, forward = jax.jvp(closed, (jnp.zeros(()),), (jnp.ones(()),))
-    close(forward, zoo.slope(closed), 1e-8)
+    close(forward, finite_differences.slope(closed), 1e-8)
 
 
 def test_external_forces_act_on_explicit_dynamics():

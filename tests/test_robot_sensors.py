@@ -20,7 +20,8 @@ from jaxrbd.sensors import (
     TendonSensor,
 )
 from jaxrbd.tendons import FixedTendon, Tendons, tendon_dynamics
-from support.zoo import close, slope
+from support.finite_differences import slope
+from support.zoo import close
 
 # A flying base carries an arm of a hinge, a ball and a slide. A tool is fixed to the arm, and it
 # carries a wheel. A pendulum hangs in a frame that is fixed to the world.

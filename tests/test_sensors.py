@@ -16,7 +16,8 @@ from jaxrbd.collision import Box, PlacedShape, Sphere
 from jaxrbd.contact import Height, Plane, Scene
 from jaxrbd.sensors import Noise
 from support import nightly, zoo
-from support.zoo import close, slope
+from support.finite_differences import slope
+from support.zoo import close
 
 G = 9.81
 DT = 5e-3

@@ -10,7 +10,8 @@ from jaxrbd import contact
 from jaxrbd.actuators import PD, DCMotor
 from jaxrbd.joints import Revolute, Spherical
 from jaxrbd.model import JointSpec, Link, link_inertia
-from support.zoo import close, slope
+from support.finite_differences import slope
+from support.zoo import close
 
 BODY = link_inertia(1.0, (0.0, 0.0, -0.2), 0.01 * np.eye(3))
 MODEL = rbd.build_model(

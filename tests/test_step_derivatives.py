@@ -9,7 +9,7 @@ from scipy.spatial.transform import Rotation
 import jaxrbd as rbd
 from jaxrbd import integrators
 from jaxrbd.model.joint_space import entries_of_all_joints, independent_entries
-from support import zoo
+from support import finite_differences, zoo
 from support.zoo import close
 
 DT = 0.05
@@ -92,7 +92,7 @@ def test_the_tangent_space_of_the_end_turns_with_the_velocity():
 
     found, change = rate(v)
     close(found, expected(0), 1e-14)
-    close(change, zoo.slope(expected, 1e-2), 1e-9)
+    close(change, finite_differences.slope(expected, 1e-2), 1e-9)
 
 
 @pytest.mark.slow
@@ -144,8 +144,7 @@ def test_derivatives_in_the_model_and_of_the_derivatives():
 
     slope = jax.jit(jax.jacfwd(selected))(0.0)
     selected = jax.jit(selected)
-    h = 1e-5
-    expected = jax.tree.map(lambda x, y: (x - y) / (2 * h), selected(h), selected(-h))
+    expected = finite_differences.central(selected, 1e-5)
     jax.tree.map(lambda x, y: close(x, y, 1e-7), slope, expected)
 
 

@@ -13,7 +13,7 @@ import jaxrbd as rbd
 from jaxrbd import optimal_control as oc
 from jaxrbd.optimal_control.implicit import Point, _transported, with_derivatives
 from jaxrbd.optimal_control.stages import Multipliers
-from support import quadratic, zoo
+from support import finite_differences, quadratic, zoo
 from support.zoo import close
 
 TOLERANCE = 1e-6
@@ -42,7 +42,7 @@ def moved(theta, change, h):
 
 def differences(function, theta, change, h):
     """The derivative of a function for a change of theta, by its values at four points."""
-    return zoo.slope(lambda e: function(moved(theta, change, e)), h)
+    return finite_differences.slope(lambda e: function(moved(theta, change, e)), h)
 
 
 def agree(found, expected, tolerance=TOLERANCE):
@@ -250,7 +250,9 @@ def test_gradients_move_with_their_tangent_space():
     def value(d):
         return a @ (start * Rotation.from_rotvec(np.array(d))).apply(b)
 
-    by_change = [zoo.slope(lambda h: value(d + h * axis), 1e-3) for axis in np.eye(3)]
+    by_change = [
+        finite_differences.slope(lambda h: value(d + h * axis), 1e-3) for axis in np.eye(3)
+    ]
     moved = (start * Rotation.from_rotvec(d)).inv()
     rest = np.array([1.0, 2.0, 3.0])  # the gradient by the velocity
     found = jax.jit(functools.partial(_transported, space))(
@@ -353,7 +355,10 @@ def test_gradients_of_batches_second_derivatives_and_envelopes():
         return jax.grad(lambda x0: solve(x0, p, bounds).xs[6, 1])(x0)
 
     hessian = jax.jit(jax.jacfwd(gradient))(starts[0])
-    expected = [zoo.slope(lambda e: gradient(starts[0] + e * axis), 1e-3) for axis in jnp.eye(2)]
+    expected = [
+        finite_differences.slope(lambda e: gradient(starts[0] + e * axis), 1e-3)
+        for axis in jnp.eye(2)
+    ]
     assert jnp.max(jnp.abs(hessian)) > 1e-2
     close(hessian, jnp.stack(expected, 1), 1e-6)
 

@@ -5,7 +5,7 @@ import numpy as np
 
 import jaxrbd as rbd
 from jaxrbd import spatial
-from support import zoo
+from support import finite_differences, zoo
 from support.zoo import close
 
 
@@ -26,7 +26,7 @@ def test_a_frame_welded_to_a_body():
             rbd.frame_placement(model, rbd.integrate(model, q, t * v), "tool")
         )
 
-    rate = zoo.slope(pose)
+    rate = finite_differences.slope(pose)
     spin = R.T @ rate[:3, :3]
     turning = R @ jnp.array([spin[2, 1], spin[0, 2], spin[1, 0]])
     V = rbd.frame_velocity(model, q, v, "tool")

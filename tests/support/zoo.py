@@ -236,13 +236,3 @@ def assert_identical(actual, expected):
     for x, y in zip(jax.tree.leaves(actual), jax.tree.leaves(expected)):
         assert (x.dtype, x.shape, x.weak_type) == (y.dtype, y.shape, y.weak_type)
         assert np.asarray(x).tobytes() == np.asarray(y).tobytes()
-
-
-def slope(function, h=1e-4):
-    """The derivative of a function of a scalar at 0, with an error of order h^4."""
-    # with a dtype: a weakly typed argument would compile `function` once more
-    values = [function(jnp.asarray(h * t, float)) for t in (-2.0, -1.0, 1.0, 2.0)]
-    # NumPy, as in `close`
-    return jax.tree.map(
-        lambda a, b, c, d: (a - 8 * b + 8 * c - d) / (12 * h), *jax.device_get(values)
-    )
