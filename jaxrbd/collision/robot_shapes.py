@@ -137,7 +137,7 @@ class DistancePairs(eqx.Module):
       with the error in m.
 
     Raises ArgumentError for objects of another type, for members that are no pairs of different
-    indices, and for a pair without a convex shape: two half-spaces, two grids, or one of each.
+    indices, and for a pair of two unbounded shapes, which are half-spaces and grids.
     """
 
     shapes: tuple[PlacedShape, ...]
@@ -320,7 +320,7 @@ def distances_and_jacobian(
     """The distances (m,) of `robot_distances`, and the matrix (m, nv) from v to their rates.
 
     The rate of a distance is the velocity of point b relative to point a, along the normal, times
-    the length of its gradient. Raises ArgumentError for an unknown frame.
+    the length of the gradient of the distance. Raises ArgumentError for an unknown frame.
     """
     if not len(checked_pairs(pairs)):
         _require_frames(model, pairs)

@@ -1,9 +1,10 @@
-"""Derivatives of distances of shapes, for all pairs of kinds, apart and overlapping.
+"""Derivatives of distances of shapes, for all pairs of kinds but height grids.
 
-Each of the random pairs of two kinds moves along a curve with the parameter t: both poses along a
-screw, and all sizes and vertices along a line. The reference derivatives are central differences
-of the distance, the points and the normal along this curve (`truth.py`). Where the nearest points
-jump between two features of a shape, the distance has no derivative, and its reference is unsure.
+Each of the random pairs of two kinds, apart or overlapping, moves along a curve with the parameter
+t: both poses along a screw, and all sizes and vertices along a line. The reference derivatives are
+central differences of the distance, the points and the normal along this curve (`truth.py`). Where
+the nearest points jump between two features of a shape, the distance has no derivative, and its
+reference is unsure.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ from ..spatial import Pose, compose
 from .report import markdown
 from .truth import true_derivatives
 
-# The largest error of a derivative with a derivative of size 1, for shapes of about 1 m.
+# The largest error of a derivative D, divided by 1 + |D|, for shapes of about 1 m.
 DISTANCE_TOLERANCE = 1e-6
 # The largest part of the pairs whose reference may be unsure.
 _UNSURE = 0.15
-# The length of the curves, with t between -1 and 1.
+# The size of the motion for each unit of t. The references use t between -1 and 1.
 _LENGTH = 0.003
 _VERTICES = 8
 
@@ -61,7 +62,7 @@ def _of_sizes(kind: type, *shapes: tuple[int, ...], rounded: bool = False) -> _M
 
 def _hulls(rng: np.random.Generator, n: int) -> Shape:
     vertices, rounding = rng.uniform(-1, 1, (n, _VERTICES, 3)), rng.uniform(0, 0.1, n)
-    # The edges of a hull are of known vertices, and their number may differ; each hull repeats one.
+    # Hulls have different numbers of edges; some repeat edges.
     hulls = [ConvexMesh(*arrays) for arrays in zip(vertices, rounding)]
     most = max(len(hull.edge_normals) for hull in hulls)
     normals = [np.resize(hull.edge_normals, (most, 2, 3)) for hull in hulls]
@@ -90,7 +91,9 @@ class DistanceCheck(NamedTuple):
       first derivative of the points and of the normal;
     - `pairs`: the number of pairs; `unsure`: of these, how many have a reference whose uncertainty
       is above a third of the tolerance;
-    - `error`: the largest error of the other pairs, divided by one plus the size of the derivative.
+    - `error`: the largest error of the other pairs.
+
+    The uncertainty and the error of a derivative D are divided by 1 + |D|.
     """
 
     shapes: tuple[str, str]

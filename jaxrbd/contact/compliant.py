@@ -60,7 +60,7 @@ def contact_force(model: Model, scene: Scene, q: Array | Kinematics, v: Array) -
     - under a force f along the ground with f < mu f_n, a sphere creeps at the speed
       `s f / sqrt((mu f_n)^2 - f^2)`;
     - for a mass m, semi-implicit Euler is stable for time steps below both `2 m s / (mu f_n)` and
-      `2 sqrt(m / (2 k d))`.
+      `2 sqrt(m / (2 k d))`, if the dissipation is 0. Dissipation lowers the second bound.
 
     The gradient of the distance may have a length other than 1. For example, the distance from a
     `Height`, the ground `z = height(xy)`, is approximate, and its gradient has the length 1 only on

@@ -58,9 +58,10 @@ class State(NamedTuple):
     - `final_observation`: the observation after the step, before a reset by `auto_reset`. Without a
       reset, it is equal to `observation` up to rounding;
     - `diverged` (): whether the action, the physical state after it, the observation or a reward
-      term has an entry that is not finite. Then `terminated` is true, too. If the action or the
-      physical state is not finite, `physics` is the state before the step. Entries of the
-      observation and reward terms that are not finite are 0, also after a reset;
+      term has an entry that is not finite. Then `terminated` is true, too. After a reset, both are
+      false. If the action or the physical state is not finite, `physics` is the state before the
+      step. Entries of the observation and reward terms that are not finite are 0, also after a
+      reset;
     - `steps` (): the number of steps of the episode up to now;
     - `key`: the random key of the environment. Each step uses this key and stores a new one.
     """
@@ -339,7 +340,7 @@ def checked_params(env: Env, params: Any) -> Params:
 def default_settings(env: Env) -> dict[str, Any]:
     """The defaults of the static settings that have one, as values of JSON.
 
-    An older file does not state a newer setting, which then had its default.
+    If an older file does not state a setting, its reader uses this default.
     """
     fields = dataclasses.fields(env) if dataclasses.is_dataclass(env) else ()
     given = {x.name: x.default for x in fields if x.default is not dataclasses.MISSING}

@@ -7,9 +7,9 @@ the weights w and the Jacobian J of all tasks, the cost is `sum of w e^2 / 2`. E
 
 within the limits of the joints. A joint at a limit is fixed if the negative gradient points beyond
 the limit. Joints that the step moves beyond a limit are placed at the limit, and the step is solved
-again for the other joints. The damping is a multiple of the cost, so it vanishes where the targets
-are reached (Sugihara 2011, IEEE Transactions on Robotics 27). The multiple grows where a step
-reduces the cost by much less than `g . d + d . H d / 2` predicts.
+again for the other joints. The damping is a multiple of the cost plus a tiny constant, so it is
+tiny where the targets are reached (Sugihara 2011, IEEE Transactions on Robotics 27). The multiple
+grows where a step reduces the cost by much less than `-(g . d + d . H d / 2)` predicts.
 
 The equations phi = 0 of the constraints add the errors `phi + shift` with a large weight rho. The
 shift is the multiplier of the equations over rho (method of multipliers). So the equations hold to
@@ -92,7 +92,7 @@ class Box(NamedTuple):
         return self.clip(model, integrate.unchecked(model, q, d))
 
     def clip(self, model: Model, q: Float[Array, " nq"]) -> Float[Array, " nq"]:
-        """The configuration with the coordinates of dofs that are not locked within the limits."""
+        """q, with the coordinates of dofs that are not locked clipped to their limits."""
         # `place` is nq for a dof that has no coordinate.
         place, lower, upper = self.limits
         dofs = np.flatnonzero((place < model.nq) & ~self.locked)
@@ -105,8 +105,9 @@ class Descent(NamedTuple):
     """The state of the iterations: see the head of the module.
 
     `rows`: the errors and Jacobians at q. `damping`: the damping divided by the cost. `stationary`:
-    whether the gradient over the joints that are not at a limit is zero to rounding errors.
-    `accurate`: whether all errors are within the tolerance.
+    whether the gradient over the dofs that are not `blocked` is zero to rounding errors, and the
+    constraints hold; with leading errors as equations, the last step must also be short.
+    `accurate`: whether all errors are within the tolerance; False with a posture task.
     """
 
     q: Float[Array, " nq"]
@@ -127,8 +128,10 @@ class Minimum(NamedTuple):
     """A result of the iterations.
 
     - `rows`: the rows at q, as `separated` returns them; `force` (k,): the multipliers of their
-      equations. The force of a leading error is `w e`, unless `reached`;
-    - `reached`: whether the leading errors and the equations are zero, within the tolerance;
+      equations. The force of a leading error is `w e`, unless the steps with the leading errors as
+      equations reach the targets;
+    - `reached`: whether the leading errors and the equations are zero, within the tolerance; False
+      without a posture task;
     - `stationary`: as in `Descent`; with `reached`, whether the preferences have their minimum;
     - `last_q`: where the steps towards the minimum of the preferences ended.
     """
@@ -303,7 +306,7 @@ def _step(
     weighted = weights * error
     gradient = matmul(weighted, J)
     with_inequalities = number_of_inequalities(tasks)
-    # A satisfied inequality has no weight.
+    # An inequality with `phi + shift < 0` has no weight.
     used = jnp.where(error == stacked_error, weights, 0) if with_inequalities else weights
     H = matmul((used[:, None] * J).T, J)
     cost = jnp.sum(weighted * error) / 2
@@ -341,8 +344,8 @@ def _step(
 
     d = bounded_step(gradient, H)
     if separate:
-        # The equations are much stiffer than the preferences, so the step of a single dof is short
-        # also where the step of all dofs is long.
+        # The equations dominate the diagonal of H. So the step of each single dof can be short
+        # although the step of all dofs is long.
         stationary &= jnp.max(jnp.abs(d), initial=0) <= eps**0.5
     predicted = -jnp.sum(d * (gradient + matmul(H, d) / 2))
     if with_inequalities:

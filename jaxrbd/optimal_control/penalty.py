@@ -20,11 +20,13 @@ from .stages import Multipliers, Residuals, Values, largest
 IMPROVEMENT = 0.25
 # Without improvement, mu decreases by this factor, down to the least mu.
 MU_FACTOR, LEAST_MU = 0.1, 1e-8
-# The problem is infeasible after this number of updates without improvement at the least mu.
-MOST_STALLS = 3
-# A trajectory is stationary if its residuals, divided by a tenth of the largest multiplier if this
-# is above 1, are below a tolerance. The tolerance begins with FIRST_TOLERANCE. Each update that
-# improves the constraints multiplies it by TOLERANCE_FACTOR, down to the solver's tolerance.
+# The solver states that a problem is infeasible after this number of updates at the least mu that
+# did not improve a violation above the solver's tolerance.
+STALLS_UNTIL_INFEASIBLE = 3
+# A trajectory is stationary if its defects and its scaled stationarity are at most a tolerance. If
+# the largest multiplier is above LARGE_MULTIPLIER, the stationarity is divided by their ratio. The
+# tolerance begins with FIRST_TOLERANCE. Each update that improves the constraints multiplies it by
+# TOLERANCE_FACTOR, down to the solver's tolerance.
 FIRST_TOLERANCE, TOLERANCE_FACTOR = 0.1, 0.1
 LARGE_MULTIPLIER = 10
 
@@ -33,7 +35,7 @@ class Penalty(NamedTuple):
     """The terms of the constraints in the augmented Lagrangian.
 
     - `multipliers`, and `mu` (): the penalty is 1 / mu;
-    - `tolerance` (): the residuals of a stationary trajectory are below it;
+    - `tolerance` (): the largest residual of a stationary trajectory;
     - `violation` (): the largest violation of the constraints at the last update;
     - `stalls` (): the number of updates without improvement at the least mu.
     """
@@ -51,8 +53,8 @@ class Penalty(NamedTuple):
 
     @property
     def infeasible(self) -> Array:
-        """Whether the largest penalty has not reduced the violation."""
-        return self.stalls >= MOST_STALLS
+        """Whether the updates with the largest penalty do not reduce the violation any more."""
+        return self.stalls >= STALLS_UNTIL_INFEASIBLE
 
 
 def first_penalty(multipliers: Multipliers, mu: Array, tolerance: Array) -> Penalty:
@@ -81,6 +83,7 @@ def updated_penalty(
     """
     mu, old = penalty.mu, penalty.multipliers
     inner, last = values
+    # The violation of an inequality is mu times the change of its multiplier.
     violation = largest(
         inner.h,
         last.h,

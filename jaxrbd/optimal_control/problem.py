@@ -42,7 +42,7 @@ class Problem(eqx.Module):
     t () is the index of the stage, an array of dtype int; x is the state, u (m,) the control. p is
     any pytree of parameters, and the solution can be differentiated by p. A function is a plain
     function or an `eqx.Module`. A program is compiled for each new function, so define the
-    functions once, and pass everything that changes in p. Raises ArgumentError for a lower bound
+    functions once, and put all values that change into p. Raises ArgumentError for a lower bound
     above the upper bound, for a bound that is NaN, for a lower bound of infinity, for an upper
     bound of minus infinity, and for a function that cannot be called as above.
     """

@@ -25,11 +25,12 @@ class Noise(eqx.Module):
       than 0, or None for a sensor without quantisation (default).
 
     Each field is () for all values of the sensor, or has the shape of the measured array, in the
-    units of the sensor. All fields are leaves, so with `vmap` each environment has its own bias.
+    units of the sensor. All fields are leaves, so a batch of `Noise` gives each environment its own
+    bias under `vmap`.
     Raises ArgumentError for a parameter that is not finite, a negative standard deviation and a
     resolution that is not positive. Only shapes and dtypes of traced parameters are checked: a
-    negative standard deviation or resolution acts as its absolute value, and the resolution 0
-    gives NaN.
+    negative standard deviation or resolution has the distribution of its absolute value, and the
+    resolution 0 gives NaN.
     """
 
     std: Float[arguments.Parameter, "..."]
@@ -59,9 +60,10 @@ class Noise(eqx.Module):
 
         `key`: a key of `jax.random`, another one for each measurement. The result is
         `x + bias + std n`, rounded to the nearest multiple of the resolution, if there is one. Here
-        n is normal with unit variance and independent for each entry of x. The derivative of the
-        rounding is zero. Raises ArgumentError if x does not consist of floats, and if a field has
-        neither the shape () nor the shape of x. Traced values of x are not checked: NaN stays NaN.
+        n is normal with unit variance and independent for each entry of x. With a resolution, the
+        derivative with respect to x is zero. Raises ArgumentError if x does not consist of floats,
+        and if a field has neither the shape () nor the shape of x. Traced values of x are not
+        checked: NaN stays NaN.
         """
         return _measured(self, arguments.typed_keys(key, "key", 0), arguments.as_array(x, "x"))
 

@@ -13,7 +13,8 @@ has the length
     s_0 + s_1 + r (psi - alpha_0 - alpha_1) = g(l_0) + g(l_1) + r psi,    g(l) = s - r alpha.
 
 The side point is the point `Wrap.side`. It is inside if its distance from the center of the shape
-is less than the radius, also for a cylinder. There are three cases:
+is less than the radius; for a cylinder too, this is the distance from the center, not from the
+axis. There are three cases:
 
 - Without a side point, the path goes around the disk on the shorter side, if the straight line
   crosses the disk.
@@ -22,7 +23,8 @@ is less than the radius, also for a cylinder. There are three cases:
   the path goes around the longer side.
 - With a side point inside, the path does not go around the disk. Instead, where the straight line
   misses the disk, the path bends and touches the disk in the point where both parts of the path
-  have the same angle to the normal of the disk.
+  have the same angle to the normal of the disk. Where the straight line crosses the disk, the path
+  is this line.
 
 Source: MuJoCo, XML reference, tendon/spatial; the rule for a side point outside is the
 observed behaviour of MuJoCo 4.0.
@@ -63,8 +65,8 @@ class _Path(NamedTuple):
 
     - `used` (): whether the tendon takes this path; `length` () in m;
     - `by_a`, `by_b` (2,): the derivatives of the length with respect to the two points;
-    - `rise_a`, `rise_b` (): the parts of these derivatives that are orthogonal to the plane, per
-      distance of the second point from the plane; see `_axes_of_sphere`.
+    - `rise_a`, `rise_b` (): the parts of these derivatives that are orthogonal to the plane,
+      divided by the distance of the second point from the plane; see `_axes_of_sphere`.
     """
 
     used: Array
@@ -86,8 +88,8 @@ def wrapped_line(
 ) -> Line:
     """The part of a tendon from a point x_0 to x_1, past a sphere or around a cylinder.
 
-    - `x_0`, `x_1` in m, in the frame of the shape; the axis of a cylinder is z. Cylinders have no
-      ends;
+    - `x_0`, `x_1` in m, in the frame of the shape; the axis of a cylinder is z. Cylinders are
+      infinitely long;
     - `side` in m: the side point, in the frame of the shape; it is used if `has_side` is True;
     - `inside`: 1 if the side point is inside, 0 if it is outside, -1 if `side` decides this. If it
       is None, the side point is outside.
