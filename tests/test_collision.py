@@ -60,6 +60,7 @@ from jaxrbd.collision.shapes import checked_shape, core_of
 from jaxrbd.conformance.distances import SHAPE_PAIRS, check_distances
 from jaxrbd.model.geometry import Geometry, LinkGeometry, Mesh, MeshFile
 from jaxrbd.spatial import Pose, compose, identity_pose
+from support import finite_differences
 from support.nightly import all_but
 
 N = 2000  # a few of so many pairs need many iterations
@@ -1366,12 +1367,11 @@ def test_derivatives_of_the_distances_of_a_robot(rng):
         slope, second = jax.jvp(jax.grad(total), (q,), (direction,))
         return total(q), jax.jvp(total, (q,), (direction,))[1], slope, second
 
-    h = 1e-5
-    plus, minus = derivatives(q + h * direction), derivatives(q - h * direction)
+    rates = finite_differences.central(lambda t: derivatives(q + t * direction), 1e-5)
     _, forward, slope, second = derivatives(q)
-    np.testing.assert_allclose(forward, (plus[0] - minus[0]) / (2 * h), atol=1e-8)
+    np.testing.assert_allclose(forward, rates[0], atol=1e-8)
     np.testing.assert_allclose(slope @ direction, forward, atol=1e-12)
-    np.testing.assert_allclose(second, (plus[2] - minus[2]) / (2 * h), atol=1e-7)
+    np.testing.assert_allclose(second, rates[2], atol=1e-7)
 
 
 @pytest.mark.slow
@@ -1389,23 +1389,18 @@ def test_the_gradient_of_a_smallest_distance_of_a_robot(rng):
     slopes = jax.value_and_grad(total, argnums=(0, 1), allow_int=True)
     evaluate = jax.jit(jax.vmap(slopes, (0, None)))
     _, (by_q, by_pairs) = evaluate(q, found)
-    h = 1e-6
     direction = jnp.asarray(rng.normal(size=q.shape))
-    plus, minus = (evaluate(q + step * direction, found)[0] for step in (h, -h))
-    expected = (plus - minus) / (2 * h)
+    expected = finite_differences.central(lambda t: evaluate(q + t * direction, found)[0], 1e-6)
     np.testing.assert_allclose(jnp.sum(by_q * direction, axis=1), expected, atol=1e-7)
     index = len(found.shapes) - 1
     shape = found.shapes[index]
     assert shape.name == "tool"
-    changed = [
-        dataclasses.replace(
-            found,
-            shapes=(*found.shapes[:-1], dataclasses.replace(shape, shape=Sphere(0.05 + s * h))),
-        )
-        for s in (1, -1)
-    ]
-    plus, minus = (evaluate(q, pairs)[0] for pairs in changed)
-    expected = (plus - minus) / (2 * h)
+
+    def with_larger_tool(t):
+        tool = dataclasses.replace(shape, shape=Sphere(0.05 + t))
+        return evaluate(q, dataclasses.replace(found, shapes=(*found.shapes[:-1], tool)))[0]
+
+    expected = finite_differences.central(with_larger_tool, 1e-6)
     np.testing.assert_allclose(by_pairs.shapes[index].shape.radius, expected, atol=1e-7)
 
 

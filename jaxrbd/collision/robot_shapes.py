@@ -291,9 +291,8 @@ def robot_distances(
     `q` (nq,) or its `Kinematics`. A distance is negative if the shapes overlap. Derivatives are as
     for `distance`. Raises ArgumentError for an unknown frame.
     """
-    if isinstance(q, Kinematics) or not len(checked_pairs(pairs)):
-        return robot_separations.unchecked(model, q, pairs).distance
-    return _distances((model, pairs), q)
+    distances = _value if isinstance(q, Kinematics) else _distances
+    return distances((model, checked_pairs(pairs)), q)
 
 
 @arguments.compiled(arrays=("q",))
@@ -342,7 +341,7 @@ def distances_and_jacobian(
     return found.distance, independent_force(model, kinematics.q, rows.T).T
 
 
-def _value(constants: tuple[Model, DistancePairs], q: Array) -> Array:
+def _value(constants: tuple[Model, DistancePairs], q: Array | Kinematics) -> Array:
     """The distances (m,) of `robot_distances`."""
     model, pairs = constants
     return robot_separations.unchecked(model, q, pairs).distance

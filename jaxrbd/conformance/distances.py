@@ -18,18 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .. import se3, so3
-from ..collision import (
-    Box,
-    Capsule,
-    ConvexMesh,
-    Cylinder,
-    Ellipsoid,
-    HalfSpace,
-    Separation,
-    Sphere,
-    distance,
-)
+from .. import collision, se3, so3
+from ..collision import Separation
 from ..collision.shapes import Shape
 from ..errors import ArgumentError
 from ..model import arguments
@@ -63,7 +53,7 @@ def _of_sizes(kind: type, *shapes: tuple[int, ...], rounded: bool = False) -> _M
 def _hulls(rng: np.random.Generator, n: int) -> Shape:
     vertices, rounding = rng.uniform(-1, 1, (n, _VERTICES, 3)), rng.uniform(0, 0.1, n)
     # Hulls have different numbers of edges; some repeat edges.
-    hulls = [ConvexMesh(*arrays) for arrays in zip(vertices, rounding)]
+    hulls = [collision.ConvexMesh(*arrays) for arrays in zip(vertices, rounding)]
     most = max(len(hull.edge_normals) for hull in hulls)
     normals = [np.resize(hull.edge_normals, (most, 2, 3)) for hull in hulls]
     leaves = map(jnp.asarray, (vertices, rounding, np.stack(normals)))
@@ -71,13 +61,13 @@ def _hulls(rng: np.random.Generator, n: int) -> Shape:
 
 
 _MAKE: dict[str, _Make] = {
-    "sphere": _of_sizes(Sphere, ()),
-    "capsule": _of_sizes(Capsule, (), ()),
-    "box": _of_sizes(Box, (3,), rounded=True),
-    "cylinder": _of_sizes(Cylinder, (), (), rounded=True),
-    "ellipsoid": _of_sizes(Ellipsoid, (3,), rounded=True),
+    "sphere": _of_sizes(collision.Sphere, ()),
+    "capsule": _of_sizes(collision.Capsule, (), ()),
+    "box": _of_sizes(collision.Box, (3,), rounded=True),
+    "cylinder": _of_sizes(collision.Cylinder, (), (), rounded=True),
+    "ellipsoid": _of_sizes(collision.Ellipsoid, (3,), rounded=True),
     "hull": _hulls,
-    "half-space": lambda rng, n: jax.vmap(lambda _: HalfSpace())(jnp.zeros(n)),
+    "half-space": lambda rng, n: jax.vmap(lambda _: collision.HalfSpace())(jnp.zeros(n)),
 }
 SHAPE_PAIRS = tuple(itertools.combinations_with_replacement(_MAKE, 2))[:-1]
 """The names of all pairs of kinds of shapes. Two half-spaces have no distance."""
@@ -178,13 +168,14 @@ def _checks(names: tuple[str, str], n: int) -> list[DistanceCheck]:
     R = jax.vmap(so3.exp)(jnp.asarray(2 * rng.normal(size=(2 * n, 3)))).reshape(n, 2, 3, 3)
     X = Pose(R, jnp.asarray(rng.normal(size=(n, 2, 3))))
     twists = jnp.asarray(_LENGTH * rng.normal(size=(n, 2, 6)))
+    # One program computes values and derivatives, because its compilation takes longest.
     program = jax.jit(jax.vmap(_derivatives, (None, 0, 0, 0, 0)))
 
     def derivatives(t: float) -> _Derivatives:
-        return jax.tree.map(np.asarray, program(jnp.asarray(t), shapes, rates, X, twists))
+        return program(jnp.asarray(t), shapes, rates, X, twists)
 
     truth, gap = true_derivatives(lambda t: np.asarray(derivatives(t).found))
-    at_zero = derivatives(0.0)
+    at_zero = jax.tree.map(np.asarray, derivatives(0.0))
     checks = []
     for state, members in (
         ("apart", at_zero.found[:, 0] > 0),
@@ -220,7 +211,7 @@ def _derivatives(
         a, b = jax.tree.map(lambda x, rate: x + t * rate, shapes, rates)
         moved = compose(X, jax.vmap(se3.exp)(t * twists))
         X_a, X_b = (Pose(moved.R[i], moved.p[i]) for i in range(2))
-        return distance(a, X_a, b, X_b)
+        return collision.distance(a, X_a, b, X_b)
 
     def by_both_modes(t: Array) -> tuple[Array, tuple[Separation, Separation]]:
         found, forward = jax.linearize(separation, t)
